@@ -1,0 +1,75 @@
+//! An object passes through the store in constant memory, however large it is.
+//!
+//! What is measured is the peak of a process that does nothing else: this test binary again.
+
+use std::process::Command;
+
+use argala_core::ports::BlobStore;
+use argala_postgres::Postgres;
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+
+use crate::{
+    database::{migrated, options},
+    scene::object,
+};
+
+/// Names the database, for the process that is measured.
+const CHILD: &str = "ARGALA_TEST_PASS_AN_OBJECT_THROUGH";
+const MIB: usize = 1024 * 1024;
+
+/// The most memory that this process has had, in bytes.
+fn peak() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap();
+    let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib * 1024
+}
+
+async fn pass_through(db: &Postgres, number: u64, size: usize) {
+    let key = object(db, number);
+    let body = stream::iter((0..size / 65_536).map(|_| Ok(Bytes::from(vec![1; 65_536]))));
+    db.put(&key, size as u64, Box::pin(body)).await.unwrap();
+    let mut read = db.get(&key, None).await.unwrap().unwrap();
+    let mut got = 0;
+    while let Some(piece) = read.next().await {
+        got += piece.unwrap().len();
+    }
+    assert_eq!(got, size);
+    db.delete(&key).await.unwrap();
+}
+
+/// Not a test by itself: what the measured process runs.
+#[tokio::test]
+async fn pass_an_object_through() {
+    let Ok(path) = std::env::var(CHILD) else {
+        return;
+    };
+    let db = Postgres::open(&options(path)).await.unwrap();
+    pass_through(&db, 1, MIB).await;
+    let before = peak();
+    pass_through(&db, 2, 100 * MIB).await;
+    println!("\ngrown by {}\n", peak() - before);
+}
+
+#[tokio::test]
+async fn the_peak_does_not_grow_with_the_object() {
+    let database = migrated().await;
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["memory::pass_an_object_through", "--exact", "--nocapture"])
+        .env(CHILD, database.url())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let told = String::from_utf8(output.stdout).unwrap();
+    let grown = told
+        .lines()
+        .find_map(|line| line.strip_prefix("grown by "))
+        .unwrap();
+    println!("100 MiB in and out: {grown} bytes more");
+    // A few chunks, and what the driver has of them.
+    assert!(grown.parse::<usize>().unwrap() < 20 * MIB, "{grown}");
+}

@@ -1,0 +1,3 @@
+//! One server.
+
+crate::suites::suites!(argala_testkit::servers::PrivateRedis::start);

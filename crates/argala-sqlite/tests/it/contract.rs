@@ -1,0 +1,68 @@
+//! The contracts of the ports, by the suites that every adapter passes.
+
+use std::sync::Arc;
+
+use argala_core::ports::{BlobStore, DirectoryTables, SweepStore};
+use argala_sqlite::{Options, Sqlite};
+use argala_testkit::conformance::Fresh;
+use tempfile::TempDir;
+
+/// So many processes' handles to one fresh database.
+fn handles(count: usize) -> (Vec<Arc<Sqlite>>, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("relay.db");
+    let open = |_| Arc::new(Sqlite::open(&path, &Options::default()).unwrap());
+    ((0..count).map(open).collect(), folder)
+}
+
+macro_rules! fresh {
+    ($name:ident, $port:ident, $count:expr) => {
+        async fn $name() -> Fresh<dyn $port> {
+            let (handles, folder) = handles($count);
+            let handles = handles.into_iter().map(|it| it as Arc<dyn $port>);
+            Fresh::of(handles.collect(), folder)
+        }
+    };
+}
+
+fresh!(one_store, SweepStore, 1);
+fresh!(two_stores, SweepStore, 2);
+fresh!(one_blob_store, BlobStore, 1);
+fresh!(two_blob_stores, BlobStore, 2);
+fresh!(one_directory, DirectoryTables, 1);
+fresh!(two_directories, DirectoryTables, 2);
+
+mod store {
+    argala_testkit::store_conformance!(super::one_store);
+}
+
+mod race {
+    argala_testkit::race_conformance!(super::one_store);
+}
+
+mod blobs {
+    argala_testkit::blob_conformance!(super::one_blob_store);
+}
+
+mod directory {
+    argala_testkit::directory_conformance!(super::one_directory);
+}
+
+/// All of it again with two processes on the same file, each case turning from one to the other.
+mod shared {
+    mod store {
+        argala_testkit::store_conformance!(super::super::two_stores);
+    }
+
+    mod race {
+        argala_testkit::race_conformance!(super::super::two_stores);
+    }
+
+    mod blobs {
+        argala_testkit::blob_conformance!(super::super::two_blob_stores);
+    }
+
+    mod directory {
+        argala_testkit::directory_conformance!(super::super::two_directories);
+    }
+}

@@ -1,0 +1,4 @@
+//! What the wire crate promises to clients in other languages.
+#![cfg(test)]
+
+mod vectors;

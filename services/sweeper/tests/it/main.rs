@@ -1,0 +1,6 @@
+//! The binary from outside.
+#![cfg(test)]
+
+mod command;
+mod postgres;
+mod process;

@@ -59,7 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         match stopped.recv_timeout(LOOK) {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) if relays.all_run() => {}
-            Err(RecvTimeoutError::Timeout) => bail!("a relay has ended by itself"),
+            Err(RecvTimeoutError::Timeout) => bail!("a process has ended by itself"),
         }
     }
     println!("\nstopping");
@@ -88,6 +88,9 @@ fn tell(stage: &mut Stage, relays: &Relays) -> Result<()> {
             "    relay {number}         {} (admin {})",
             addresses.public, addresses.admin
         );
+    }
+    if let Some(admin) = relays.sweeper() {
+        println!("    sweeper         (admin {admin})");
     }
     for (name, address) in stage.servers() {
         println!("    {name:<15} {address}");

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::{
     Fault,
-    ground::{Account, answers, becomes, free_port, is_alive, process_of, signal, succeed},
+    ground::{Account, answers, becomes, free_port, is_alive, process_of, run_folder, signal, succeed},
     private,
     programs::{balancer_program, nginx_program},
     watch::Use,
@@ -110,7 +110,7 @@ struct How<'a> {
 impl How<'_> {
     fn start(&self) -> Result<Balancer, Fault> {
         let account = Account::for_servers()?;
-        let (folder, held) = private::folder_of_ones_own()?;
+        let (folder, held) = private::folder_of_ones_own(&run_folder()?)?;
         let own = folder.join("server/balancer");
         account.folder(&own)?;
         let pid_file = own.join(PID);

@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, getegid, geteuid, kill_process, test_kill_pro
 use crate::Fault;
 
 /// Longer than any server here takes to start or to stop on a machine that is busy.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The folder below which servers of this account lie, on a disk as far as the system's temporary
 /// folder is on one.

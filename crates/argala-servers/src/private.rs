@@ -46,7 +46,7 @@ impl PrivatePostgres {
     }
 
     fn create(settings: &[(&str, &str)], small_disk: Option<u32>) -> Result<Self, Fault> {
-        let (folder, held) = folder_of_ones_own()?;
+        let (folder, held) = folder_of_ones_own(&run_folder()?)?;
         match Postgres::create(&folder.join("server/postgres"), settings, small_disk) {
             Ok(postgres) => Ok(Self {
                 postgres,
@@ -151,11 +151,10 @@ impl PrivatePostgres {
 
 /// A new folder with a folder `server` in it, in use by this process and watched: once that has
 /// ended, what runs below `server` is stopped, and the folder removed.
-pub(crate) fn folder_of_ones_own() -> Result<(PathBuf, Use), Fault> {
+pub(crate) fn folder_of_ones_own(ours: &Path) -> Result<(PathBuf, Use), Fault> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let ours = run_folder()?;
-    remove_abandoned(&ours);
+    remove_abandoned(ours);
     let folder = ours.join(format!("{PREFIX}{}-{number}", process::id()));
     if folder.exists() {
         // Of a process that had the id that is ours now.

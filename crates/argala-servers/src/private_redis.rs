@@ -1,12 +1,12 @@
 //! Redis for one owner: one server, a cluster, or servers that Sentinels watch.
 
-use std::{fs, path::PathBuf};
+use std::{fmt::Write as _, fs, path::PathBuf};
 
 use rustix::process::Signal;
 
 use crate::{
     Fault,
-    ground::{becomes, free_port},
+    ground::{becomes, free_port, memory_folder},
     private,
     redis::{self, Redis},
     watch::Use,
@@ -14,9 +14,6 @@ use crate::{
 
 /// Names a Redis to use instead of one of our own, where a test does nothing to the server.
 pub const REDIS_VARIABLE: &str = "ARGALA_TEST_REDIS_URL";
-
-/// What the Sentinels call what they watch.
-const SERVICE: &str = "argala";
 
 /// Redis servers that nobody else uses, and that their owner may stop, pause, kill and start again.
 /// They are gone when this is dropped, or soon after their owner's process ended. Nothing that one
@@ -26,6 +23,9 @@ pub struct PrivateRedis {
     /// Those that hold data first.
     servers: Vec<Redis>,
     url: String,
+    /// What its Sentinels call what they watch. Nobody else's do: a port may have been that of
+    /// servers which other Sentinels still look for, and these would be taken in by that name.
+    service: String,
     folder: PathBuf,
     _use: Use,
 }
@@ -95,6 +95,7 @@ impl PrivateRedis {
     /// Where there is no Redis, or the servers do not find each other.
     pub fn start_sentinels() -> Result<Self, Fault> {
         let mut own = Self::empty()?;
+        let service = own.service.clone();
         let primary = own.add(false, || Ok("repl-diskless-sync-delay 0\n".to_owned()))?;
         for _ in 0..2 {
             own.add(false, || {
@@ -107,33 +108,32 @@ impl PrivateRedis {
         for _ in 0..3 {
             ports.push(own.add(true, || {
                 Ok(format!(
-                    "sentinel monitor {SERVICE} 127.0.0.1 {primary} 2
-sentinel down-after-milliseconds {SERVICE} 60000
-sentinel failover-timeout {SERVICE} 5000
-sentinel parallel-syncs {SERVICE} 2
+                    "sentinel monitor {service} 127.0.0.1 {primary} 2
+sentinel down-after-milliseconds {service} 60000
+sentinel failover-timeout {service} 5000
+sentinel parallel-syncs {service} 2
 "
                 ))
             })?);
         }
         own.until("the Sentinels know all of them", |own| {
-            own.servers[3..].iter().all(|sentinel| {
-                let told = sentinel.ask("INFO sentinel").unwrap_or_default();
-                told.contains("status=ok,")
-                    && told.contains("slaves=2,sentinels=3")
-                    && own.servers[0]
-                        .ask("INFO replication")
-                        .is_ok_and(|told| told.matches("state=online").count() == 2)
-            })
+            own.servers[0]
+                .ask("INFO replication")
+                .is_ok_and(|told| told.matches("state=online").count() == 2)
+                && own.servers[3..].iter().all(|sentinel| {
+                    let told = sentinel.ask("INFO sentinel").unwrap_or_default();
+                    told.contains("status=ok,") && told.contains("slaves=2,sentinels=3")
+                })
         })?;
         // Only now: on a busy machine one of them may be slow to answer while it starts, and would
         // be given up before the test has begun.
         for sentinel in &own.servers[3..] {
             sentinel.ask(&format!(
-                "SENTINEL SET {SERVICE} down-after-milliseconds 500"
+                "SENTINEL SET {service} down-after-milliseconds 500"
             ))?;
         }
         own.url = format!(
-            "redis-sentinel://127.0.0.1:{}?sentinelServiceName={SERVICE}\
+            "redis-sentinel://127.0.0.1:{}?sentinelServiceName={service}\
              &node=127.0.0.1:{}&node=127.0.0.1:{}",
             ports[0], ports[1], ports[2]
         );
@@ -141,10 +141,14 @@ sentinel parallel-syncs {SERVICE} 2
     }
 
     fn empty() -> Result<Self, Fault> {
-        let (folder, held) = private::folder_of_ones_own()?;
+        // A Sentinel waits for the disk whenever it learns of another, and a replica when it has
+        // its copy: on a busy disk that is a minute, and nothing here outlives its server anyway.
+        let (folder, held) = private::folder_of_ones_own(&memory_folder()?)?;
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
         Ok(Self {
             servers: Vec::new(),
             url: String::new(),
+            service: format!("argala-{name}"),
             folder,
             _use: held,
         })
@@ -167,8 +171,25 @@ sentinel parallel-syncs {SERVICE} 2
             .then_some(())
             .ok_or_else(|| Fault::Program {
                 program: "redis-server".to_owned(),
-                report: format!("{what}: not in time"),
+                report: format!("{what}: not in time\n{}", self.told()),
             })
+    }
+
+    /// What each server says of itself and has logged, for whoever has to find out why.
+    fn told(&self) -> String {
+        let mut all = String::new();
+        for server in &self.servers {
+            let topics = ["replication", "sentinel", "cluster"];
+            let told = topics.map(|topic| server.ask(&format!("INFO {topic}")).unwrap_or_default());
+            let _ = writeln!(
+                all,
+                "--- {}\n{}\n{}",
+                server.port(),
+                told.concat(),
+                server.log()
+            );
+        }
+        all
     }
 
     /// `redis://…`, `redis-cluster://…` or `redis-sentinel://…`; the same after each start.
@@ -189,7 +210,10 @@ sentinel parallel-syncs {SERVICE} 2
     /// Where no Sentinel answers.
     pub fn primary(&self) -> Result<usize, Fault> {
         let told = self.servers[self.servers.len() - 1]
-            .ask(&format!("SENTINEL GET-MASTER-ADDR-BY-NAME {SERVICE}"))?;
+            .ask(&format!(
+                "SENTINEL GET-MASTER-ADDR-BY-NAME {}",
+                self.service
+            ))?;
         let port = told
             .lines()
             .last()

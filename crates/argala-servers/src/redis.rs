@@ -126,8 +126,13 @@ impl Redis {
         }
         Err(Fault::Program {
             program: "redis-server".to_owned(),
-            report: fs::read_to_string(&log).unwrap_or_default(),
+            report: self.log(),
         })
+    }
+
+    /// What it has logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
     /// Sends a signal; it is no fault where the server does not run.
@@ -187,12 +192,15 @@ fn read_answer(stream: &mut impl BufRead, answer: &mut String) -> io::Result<()>
     Ok(())
 }
 
-/// Kills all that lie below `servers`.
+/// Kills all that lie below `servers`, the last one first: Sentinels before what they watch, lest
+/// they look for another primary meanwhile.
 pub(crate) fn kill_all(servers: &Path) {
     let Ok(entries) = servers.read_dir() else {
         return;
     };
-    for folder in entries.flatten().map(|entry| entry.path()) {
+    let mut folders: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    folders.sort();
+    for folder in folders.into_iter().rev() {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         if name.starts_with("redis-") {
             end(&folder, Signal::KILL);

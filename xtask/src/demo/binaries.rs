@@ -1,4 +1,4 @@
-//! The two programs that the demo runs, as the tests have built them.
+//! The programs that the demo runs, as the tests have built them.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -13,6 +13,9 @@ use crate::cargo::cargo;
 pub(crate) struct Binaries {
     pub(crate) relay: PathBuf,
     pub(crate) argala: PathBuf,
+    pub(crate) sweeper: PathBuf,
+    /// An S3 to try out.
+    pub(crate) s3: PathBuf,
 }
 
 /// Builds the workspace just as the tests do, so that nothing is built twice, and finds the
@@ -31,7 +34,7 @@ pub(crate) fn build() -> Result<Binaries> {
         .spawn()
         .context("`cargo build` could not be started")?;
     let messages = child.stdout.take().context("`cargo build` has no output")?;
-    let (mut relay, mut argala) = (None, None);
+    let (mut relay, mut argala, mut sweeper, mut s3) = (None, None, None, None);
     for message in BufReader::new(messages).lines() {
         let message = message.context("`cargo build` cannot be read")?;
         // A line that is no message comes from a build script or a macro.
@@ -41,6 +44,8 @@ pub(crate) fn build() -> Result<Binaries> {
         match program(&message) {
             Some(("relay", path)) => relay = Some(path),
             Some(("argala", path)) => argala = Some(path),
+            Some(("sweeper", path)) => sweeper = Some(path),
+            Some(("argala-test-s3", path)) => s3 = Some(path),
             _ => {}
         }
     }
@@ -53,6 +58,8 @@ pub(crate) fn build() -> Result<Binaries> {
     Ok(Binaries {
         relay: relay.context("cargo built no program named relay")?,
         argala: argala.context("cargo built no program named argala")?,
+        sweeper: sweeper.context("cargo built no program named sweeper")?,
+        s3: s3.context("cargo built no program named argala-test-s3")?,
     })
 }
 

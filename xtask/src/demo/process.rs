@@ -35,10 +35,19 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts a process with nothing on its standard input.
-    pub(crate) fn start(mut command: Command) -> Result<Self> {
+    pub(crate) fn start(command: Command) -> Result<Self> {
+        Self::start_with(command, Stdio::null())
+    }
+
+    /// Starts a process whose standard input ends when this is dropped, or we end.
+    pub(crate) fn start_tied(command: Command) -> Result<Self> {
+        Self::start_with(command, Stdio::piped())
+    }
+
+    fn start_with(mut command: Command, input: Stdio) -> Result<Self> {
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = command
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -17,9 +17,10 @@ pub(crate) struct Addresses {
     pub(crate) admin: String,
 }
 
-/// Processes that serve; dropping this ends them.
+/// Processes that serve, and who sweeps for them; dropping this ends them.
 pub(crate) struct Relays {
     processes: Vec<Running>,
+    sweeper: Option<(Running, String)>,
     addresses: Vec<Addresses>,
     balancer: Option<Balancer>,
 }
@@ -54,9 +55,18 @@ impl Relays {
         };
         Ok(Self {
             processes,
+            sweeper: None,
             addresses,
             balancer,
         })
+    }
+
+    /// Starts who sweeps for them, too.
+    pub(crate) fn with_sweeper(mut self, command: Command) -> Result<Self> {
+        let mut sweeper = Running::start(command)?;
+        let admin = said(&mut sweeper, "admin on ")?;
+        self.sweeper = Some((sweeper, admin));
+        Ok(self)
     }
 
     /// Where clients go.
@@ -80,18 +90,25 @@ impl Relays {
         &self.addresses
     }
 
+    /// Where orchestrators ask who sweeps.
+    pub(crate) fn sweeper(&self) -> Option<&str> {
+        self.sweeper.as_ref().map(|(_, admin)| admin.as_str())
+    }
+
     /// Whether all processes still run.
     pub(crate) fn all_run(&mut self) -> bool {
-        self.processes.iter_mut().all(Running::runs)
+        let sweeper = self.sweeper.iter_mut().map(|(sweeper, _)| sweeper);
+        self.processes.iter_mut().chain(sweeper).all(Running::runs)
     }
 
     /// Ends them as a supervisor would, and gives back all that they logged.
     pub(crate) fn terminate(self) -> Result<String> {
         let mut log = String::new();
-        for relay in self.processes {
-            let (status, lines) = relay.terminate(SOON)?;
+        let sweeper = self.sweeper.map(|(sweeper, _)| sweeper);
+        for process in self.processes.into_iter().chain(sweeper) {
+            let (status, lines) = process.terminate(SOON)?;
             println!("    {} lines of log, {status}", lines.len());
-            ensure!(status.success(), "the relay ended with {status}");
+            ensure!(status.success(), "a process ended with {status}");
             for line in lines {
                 log.push_str(&line.text);
                 log.push('\n');
@@ -102,9 +119,9 @@ impl Relays {
 }
 
 /// What a process says behind `before`.
-fn said(relay: &mut Running, before: &'static str) -> Result<String> {
+fn said(process: &mut Running, before: &'static str) -> Result<String> {
     let begins = |line: &Line| line.text.starts_with(before);
-    let line = relay.wait_for("the relay's address", SOON, begins)?.text;
+    let line = process.wait_for("an address", SOON, begins)?.text;
     println!("    {line}");
     Ok(line[before.len()..].trim().to_owned())
 }

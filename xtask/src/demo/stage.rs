@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use argala_servers::{PrivatePostgres, PrivateRedis};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::actor::Actor;
@@ -47,6 +48,9 @@ url_file = \"store.url\"
 
 ";
 
+/// The bucket that the relays share.
+const BUCKET: &str = "argala-blobs";
+
 const SHARED: &str = "\
 [redis]
 url_file = \"redis.url\"
@@ -71,7 +75,7 @@ pub(crate) enum Layout {
     Sqlite,
     /// One process, and a Postgres of its own.
     Postgres,
-    /// So many processes behind a load balancer, which share a Postgres and a Redis.
+    /// So many processes behind a load balancer, which share a Postgres, a Redis and a bucket.
     Cluster(usize),
 }
 
@@ -80,6 +84,14 @@ pub(crate) enum Layout {
 struct Servers {
     postgres: Option<PrivatePostgres>,
     redis: Option<PrivateRedis>,
+    s3: Option<Bucket>,
+}
+
+/// An S3 of the demo's own, which keeps objects as files.
+struct Bucket {
+    _server: Running,
+    endpoint: String,
+    folder: PathBuf,
 }
 
 /// The folder of the demo, and what it was made from.
@@ -122,6 +134,9 @@ impl Stage {
             write(folder.path(), "redis.url", server.url().as_bytes())?;
             servers.redis = Some(server);
             parts.push_str(SHARED);
+            let (bucket, blobs) = Bucket::start(folder.path(), &binaries.s3)?;
+            servers.s3 = Some(bucket);
+            parts.push_str(&blobs);
         }
         let configuration = format!("{LISTENERS}{parts}{TOKENS}");
         write(folder.path(), "relay.toml", configuration.as_bytes())?;
@@ -148,8 +163,8 @@ impl Stage {
         self.servers.postgres.is_some()
     }
 
-    /// All that the relay keeps. A server's whole folder: its log of changes still has what its
-    /// tables have no more.
+    /// Where the relay keeps everything but, maybe, objects. A server's whole folder: its log of
+    /// changes still has what its tables have no more.
     pub(crate) fn relay_data(&self) -> PathBuf {
         match &self.servers.postgres {
             None => self.folder().join("relay"),
@@ -157,12 +172,27 @@ impl Stage {
         }
     }
 
+    /// All that the relay keeps, each part with what it is called.
+    pub(crate) fn relay_folders(&self) -> Vec<(&'static str, PathBuf)> {
+        let bucket = self.servers.s3.as_ref();
+        let bucket = bucket.map(|bucket| ("the relay's bucket", bucket.folder.clone()));
+        [("the relay's folder", self.relay_data())]
+            .into_iter()
+            .chain(bucket)
+            .collect()
+    }
+
     /// The servers that the relay is on, by name, with their addresses.
     pub(crate) fn servers(&self) -> Vec<(&'static str, String)> {
-        let Servers { postgres, redis } = &self.servers;
+        let Servers {
+            postgres,
+            redis,
+            s3,
+        } = &self.servers;
         let postgres = postgres.as_ref().map(|it| ("Postgres", it.url()));
         let redis = redis.as_ref().map(|it| ("Redis", it.url().to_owned()));
-        postgres.into_iter().chain(redis).collect()
+        let s3 = s3.as_ref().map(|it| ("S3", it.endpoint.clone()));
+        postgres.into_iter().chain(redis).chain(s3).collect()
     }
 
     /// Leaves the folder behind for somebody to look at.
@@ -200,11 +230,21 @@ impl Stage {
         for _ in 0..count {
             println!("\noperator$ relay serve");
         }
-        Relays::start(count, || self.relay_command(&["serve"]))
+        let relays = Relays::start(count, || self.relay_command(&["serve"]))?;
+        if count == 1 {
+            return Ok(relays);
+        }
+        println!("\noperator$ sweeper run");
+        relays.with_sweeper(self.command(&self.binaries.sweeper, &["run"]))
     }
 
     fn relay_command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.binaries.relay);
+        self.command(&self.binaries.relay, arguments)
+    }
+
+    /// A program that reads the relay's configuration.
+    fn command(&self, program: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command
             .args(arguments)
             .current_dir(self.folder())
@@ -227,6 +267,42 @@ impl Stage {
         write(&home, "token", token.as_bytes())?;
         self.tokens.push(token);
         Ok(Actor::new(member, device, home, &self.binaries.argala, url))
+    }
+}
+
+impl Bucket {
+    /// Starts the server and tells how the relay is configured for it.
+    fn start(folder: &Path, program: &Path) -> Result<(Self, String)> {
+        let objects = folder.join("s3");
+        std::fs::create_dir(&objects).context("no folder for objects")?;
+        let mut command = Command::new(program);
+        command.arg(&objects).arg(BUCKET);
+        let mut server = Running::start_tied(command)?;
+        let line = server.wait_for("S3's address", SOON, |line| line.text.starts_with('{'))?;
+        let told: Value = serde_json::from_str(&line.text).context("S3 said something else")?;
+        let told = |name: &str| told[name].as_str().context("S3 said too little");
+        write(folder, "s3.secret", told("secret")?.as_bytes())?;
+        let endpoint = told("endpoint")?.to_owned();
+        let blobs = format!(
+            "\
+[blobs]
+kind = \"s3\"
+bucket = \"{BUCKET}\"
+endpoint = \"{endpoint}\"
+force_path_style = true
+access_key_id = \"{}\"
+secret_access_key_file = \"s3.secret\"
+spool_path = \"spool\"
+
+",
+            told("id")?
+        );
+        let bucket = Self {
+            _server: server,
+            endpoint,
+            folder: objects.join(BUCKET),
+        };
+        Ok((bucket, blobs))
     }
 }
 

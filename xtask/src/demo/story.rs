@@ -73,7 +73,9 @@ pub(crate) fn play(stage: &mut Stage) -> Result<()> {
         return Err(error);
     }
     act("What the relay has kept, now that it has stopped");
-    evidence.require_none(&stage.relay_data(), "the relay's folder")?;
+    for (name, folder) in stage.relay_folders() {
+        evidence.require_none(&folder, name)?;
+    }
     evidence.require_none_in(&log, "the relay's log")
 }
 
@@ -368,7 +370,10 @@ fn search(stage: &Stage, cast: &Cast, evidence: &mut Evidence) -> Result<()> {
         }
     }
     public.require_all(&stage.relay_data(), "public keys, the relay's folder")?;
-    evidence.require_none(&stage.relay_data(), "the relay's folder")
+    for (name, folder) in stage.relay_folders() {
+        evidence.require_none(&folder, name)?;
+    }
+    Ok(())
 }
 
 /// Brings a device's folder in step.

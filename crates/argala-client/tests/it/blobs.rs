@@ -311,7 +311,7 @@ async fn ceilings_policies_and_missing_keys() {
 #[tokio::test]
 async fn a_blob_that_is_elsewhere_is_fetched_there_without_our_credential() {
     let world = World::new().await;
-    let (sam, mut alex) = world.pair().await;
+    let (mut sam, mut alex) = world.pair().await;
     let (from, to) = (world.path("from"), world.path("to"));
     std::fs::write(&from, noise(200_000)).expect("writes");
     let stored = sam.session.put_blob(&acme(), &blob(1), &from).await;

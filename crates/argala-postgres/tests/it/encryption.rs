@@ -2,35 +2,7 @@
 
 use argala_core::ports::Store;
 use argala_postgres::{OpenError, Options, Postgres, migrate};
-use argala_testkit::servers::{PrivatePostgres, Session};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-
-/// Somebody who signs certificates.
-struct Authority {
-    certificate: String,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.self_signed(&key).unwrap().pem();
-        Self {
-            certificate,
-            issuer: Issuer::new(params, key),
-        }
-    }
-
-    /// A certificate for `name`, and its key.
-    fn sign(&self, name: &str) -> (String, String) {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([name.to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        (certificate.pem(), key.serialize_pem())
-    }
-}
+use argala_testkit::servers::{Authority, PrivatePostgres, Session};
 
 /// A server that encrypts, with a certificate for `name`.
 async fn server(authority: &Authority, name: &str) -> PrivatePostgres {
@@ -66,7 +38,7 @@ async fn each_mode_trusts_whom_it_should() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, authority: &Authority| {
         let path = folder.path().join(name);
-        std::fs::write(&path, &authority.certificate).unwrap();
+        std::fs::write(&path, authority.certificate()).unwrap();
         path.display().to_string()
     };
     let (ours, theirs) = (Authority::new(), Authority::new());

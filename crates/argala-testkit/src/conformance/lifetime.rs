@@ -58,7 +58,7 @@ const IDS: [&str; 3] = [
 ];
 const LIVES: u64 = 12;
 const STEPS: u64 = 60;
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Numbers that look random, the same for the same seed.
 struct Dice(AtomicU64);

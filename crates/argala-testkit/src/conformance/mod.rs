@@ -32,7 +32,7 @@ pub mod store;
 use std::{any::Any, future::Future, sync::Arc, time::Duration};
 
 /// How long one case may take before it counts as hanging.
-const CASE: Duration = Duration::from_secs(180);
+const CASE: Duration = Duration::from_secs(400);
 
 /// An adapter that nothing was stored in yet, by way of one or several handles to the same
 /// backend (the replicas of a cluster), and whatever must live as long as it.

@@ -11,6 +11,7 @@ mod private;
 mod redis;
 mod s3;
 mod session;
+mod tls;
 
 pub use containers::PostgresContainer;
 pub use passage::Passage;
@@ -19,3 +20,4 @@ pub use private::PrivatePostgres;
 pub use redis::{PrivateRedis, RedisServer, redis};
 pub use s3::{MotoServer, S3_VARIABLE, S3Place, S3Server};
 pub use session::Session;
+pub use tls::{Authority, TlsFront};

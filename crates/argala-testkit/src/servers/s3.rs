@@ -3,6 +3,7 @@
 use std::{
     env, fs,
     net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
 };
 
 use hyper_util::{
@@ -100,22 +101,34 @@ impl MotoServer {
     }
 }
 
-/// A server over a folder, both gone with this. Needs the runtime it was started on.
+/// A server over a folder, gone with this. Needs the runtime it was started on.
 #[derive(Debug)]
 pub struct S3Server {
     address: SocketAddr,
-    folder: TempDir,
+    folder: PathBuf,
+    _kept: Option<TempDir>,
     task: JoinHandle<()>,
 }
 
 impl S3Server {
-    /// Starts one on a free port of `127.0.0.1`.
+    /// Starts one on a free port of `127.0.0.1`, over a new folder that goes with it.
     ///
     /// # Panics
     /// Where it does not start.
     pub async fn start() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let files = FileSystem::new(folder.path()).expect("a folder that can be used");
+        let mut server = Self::start_in(folder.path()).await;
+        server._kept = Some(folder);
+        server
+    }
+
+    /// Starts one on a free port of `127.0.0.1`, over a folder that is there and stays.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    pub async fn start_in(folder: impl Into<PathBuf>) -> Self {
+        let folder = folder.into();
+        let files = FileSystem::new(&folder).expect("a folder that can be used");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.expect("a free port");
         let address = listener.local_addr().expect("a port");
@@ -136,6 +149,7 @@ impl S3Server {
         Self {
             address,
             folder,
+            _kept: None,
             task,
         }
     }
@@ -158,13 +172,13 @@ impl S3Server {
     /// # Panics
     /// Where there is one of that name.
     pub fn make_bucket(&self, name: &str) {
-        fs::create_dir(self.folder.path().join(name)).expect("a new bucket");
+        fs::create_dir(self.folder.join(name)).expect("a new bucket");
     }
 
     /// Removes an object behind everybody's back; whether there was one.
     #[must_use]
     pub fn lose(&self, bucket: &str, object: &str) -> bool {
-        fs::remove_file(self.folder.path().join(bucket).join(object)).is_ok()
+        fs::remove_file(self.folder.join(bucket).join(object)).is_ok()
     }
 
     /// The names of the objects in a bucket, sorted.
@@ -173,7 +187,7 @@ impl S3Server {
     /// Where there is no such bucket.
     #[must_use]
     pub fn objects(&self, bucket: &str) -> Vec<String> {
-        let bucket = self.folder.path().join(bucket);
+        let bucket = self.folder.join(bucket);
         let mut found = Vec::new();
         let mut folders = vec![bucket.clone()];
         while let Some(folder) = folders.pop() {

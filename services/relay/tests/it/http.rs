@@ -95,6 +95,20 @@ impl Target {
         self.send("GET", path, headers, b"")
     }
 
+    /// Sends bytes as they are.
+    pub(crate) fn put(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let length = body.len().to_string();
+        let mut all = vec![
+            ("connection", "close"),
+            ("content-type", "application/octet-stream"),
+            ("content-length", &length),
+        ];
+        all.extend_from_slice(headers);
+        let mut stream = self.begin("PUT", path, &all);
+        let _ = stream.write_all(body);
+        answer(stream).expect("an answer")
+    }
+
     pub(crate) fn post(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
         self.send("POST", path, headers, body.to_string().as_bytes())
     }

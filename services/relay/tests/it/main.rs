@@ -17,5 +17,6 @@ mod redis;
 mod s3;
 mod secrecy;
 mod shutdown;
+mod tls;
 mod tokens;
 mod upkeep;

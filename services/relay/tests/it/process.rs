@@ -41,7 +41,14 @@ pub(crate) fn run(args: &[&str], folder: &Path) -> Output {
 
 /// What a command printed, of which it is known that it succeeds.
 pub(crate) fn ok(args: &[&str], folder: &Path) -> String {
-    let output = run(args, folder);
+    ok_with(args, folder, &[])
+}
+
+/// The same with these variables in its environment.
+pub(crate) fn ok_with(args: &[&str], folder: &Path, variables: &[(&str, &str)]) -> String {
+    let mut command = relay();
+    command.args(args).current_dir(folder);
+    let output = command.envs(variables.iter().copied()).output().unwrap();
     assert!(
         output.status.success(),
         "{args:?}: {}",
@@ -87,9 +94,19 @@ impl Served {
 
     /// Starts a relay with this configuration in `folder`.
     pub(crate) fn with_config(folder: &Path, config: &str) -> Self {
+        Self::with_config_and(folder, config, &[])
+    }
+
+    /// Starts a relay with this configuration in `folder`, and these variables in its environment.
+    pub(crate) fn with_config_and(
+        folder: &Path,
+        config: &str,
+        variables: &[(&str, &str)],
+    ) -> Self {
         std::fs::write(folder.join("relay.toml"), config).unwrap();
         let mut command = relay();
         command
+            .envs(variables.iter().copied())
             .args(["serve", "--config", "relay.toml"])
             .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
             .current_dir(folder);

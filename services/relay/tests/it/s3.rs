@@ -72,10 +72,7 @@ fn noise(size: usize) -> Vec<u8> {
 }
 
 fn put(target: &Target, sam: &TestDevice, path: &str, bytes: &[u8]) -> u16 {
-    let length = bytes.len().to_string();
-    let mut stream = target.begin("PUT", path, &putting(sam, &length));
-    stream.write_all(bytes).unwrap();
-    answer(stream).expect("an answer").status
+    target.put(path, &sam.headers(), bytes).status
 }
 
 fn putting<'a>(sam: &'a TestDevice, length: &'a str) -> Vec<(&'a str, &'a str)> {

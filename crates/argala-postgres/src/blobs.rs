@@ -88,6 +88,15 @@ const LIVE_AS: Sql = Sql {
     types: &[Type::TEXT, Type::TEXT],
 };
 
+/// Whether an object is live, where it is or was more than an upload: storage key, object.
+const BEYOND_UPLOAD: Sql = Sql {
+    text: "SELECT b.state = 'live'
+           FROM graphs g JOIN blobs b ON b.graph = g.id
+           WHERE g.storage_key = $1 AND b.object = $2
+             AND (b.state = 'live' OR (b.state = 'forgetting' AND b.reason <> 'orphaned'))",
+    types: &[Type::TEXT, Type::TEXT],
+};
+
 /// A row of an upload that is still pending.
 struct Pending {
     id: BlobId,
@@ -333,11 +342,11 @@ pub(crate) async fn commit(tx: &Tx, request: &CommitBlob) -> Work<Committed> {
 /// Gives a pending upload's bytes back; tells what its object is now.
 pub(crate) async fn abandon(tx: &Tx, (key, object): &(&StorageKey, &ObjectKey)) -> Work<Abandoned> {
     let (key, name) = (key.as_str(), object.as_str());
-    let [graph, upload, live_as] = tx
+    let [graph, upload, beyond] = tx
         .send([
             (&graphs::HOLD, &[&key]),
             (&PENDING, &[&key, &name]),
-            (&LIVE_AS, &[&key, &name]),
+            (&BEYOND_UPLOAD, &[&key, &name]),
         ])
         .await?;
     let graph = first(&graph, graphs::from_row)?;
@@ -350,10 +359,11 @@ pub(crate) async fn abandon(tx: &Tx, (key, object): &(&StorageKey, &ObjectKey)) 
             .await?;
         return Ok(Abandoned::LetGo);
     }
-    Ok(if live_as.is_empty() {
-        Abandoned::LetGo
-    } else {
-        Abandoned::Live
+    let is_live = first(&beyond, |row| Ok(row.try_get::<_, bool>(0)?))?;
+    Ok(match is_live {
+        None => Abandoned::LetGo,
+        Some(true) => Abandoned::Live,
+        Some(false) => Abandoned::Forgotten,
     })
 }
 

@@ -10,7 +10,9 @@ use rustix::process::Signal;
 
 use crate::{
     Fault,
-    ground::{Account, answers, becomes, free_port, is_alive, process_of, run_folder, signal, succeed},
+    ground::{
+        Account, answers, becomes, free_port, is_alive, process_of, run_folder, signal, succeed,
+    },
     private,
     programs::{balancer_program, nginx_program},
     watch::Use,

@@ -209,11 +209,10 @@ sentinel parallel-syncs {service} 2
     /// # Errors
     /// Where no Sentinel answers.
     pub fn primary(&self) -> Result<usize, Fault> {
-        let told = self.servers[self.servers.len() - 1]
-            .ask(&format!(
-                "SENTINEL GET-MASTER-ADDR-BY-NAME {}",
-                self.service
-            ))?;
+        let told = self.servers[self.servers.len() - 1].ask(&format!(
+            "SENTINEL GET-MASTER-ADDR-BY-NAME {}",
+            self.service
+        ))?;
         let port = told
             .lines()
             .last()

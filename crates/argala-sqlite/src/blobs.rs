@@ -248,10 +248,19 @@ pub(crate) fn abandon(tx: &Connection, key: &StorageKey, object: &ObjectKey) -> 
         let_go(tx, upload.graph, object, upload.size, reason, at)?;
         return Ok(Abandoned::LetGo);
     }
-    Ok(if live_as(tx, key, object)?.is_some() {
-        Abandoned::Live
-    } else {
-        Abandoned::LetGo
+    let is_live = tx
+        .prepare_cached(
+            "SELECT b.state = 'live'
+             FROM blobs b CROSS JOIN graphs g ON g.id = b.graph
+             WHERE b.object = ?1 AND g.storage_key = ?2
+               AND (b.state = 'live' OR (b.state = 'forgetting' AND b.reason <> 'orphaned'))",
+        )?
+        .query_row([object.as_str(), key.as_str()], |row| row.get(0))
+        .optional()?;
+    Ok(match is_live {
+        None => Abandoned::LetGo,
+        Some(true) => Abandoned::Live,
+        Some(false) => Abandoned::Forgotten,
     })
 }
 

@@ -231,12 +231,18 @@ impl Relay {
     /// have taken effect, and then the object belongs to a live row.
     async fn discard(&self, key: &StorageKey, object: &ObjectKey) {
         let discarded = async {
-            if self.store.abandon_blob(key, object).await? == Abandoned::Live {
-                tracing::info!("an upload whose commit was not heard of is live");
-                return Ok(());
+            match self.store.abandon_blob(key, object).await? {
+                Abandoned::Live => {
+                    tracing::info!("an upload whose commit was not heard of is live");
+                    Ok(())
+                }
+                // Dropping its row here would keep the event from being told.
+                Abandoned::Forgotten => Ok(()),
+                Abandoned::LetGo => {
+                    self.blobs.delete(object).await?;
+                    self.store.drop_blob(key, object).await.map(drop)
+                }
             }
-            self.blobs.delete(object).await?;
-            self.store.drop_blob(key, object).await.map(drop)
         };
         let discarded: StoreResult<()> = discarded.await;
         if let Err(error) = discarded {

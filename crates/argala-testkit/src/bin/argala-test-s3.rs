@@ -17,7 +17,10 @@ fn main() -> ExitCode {
     let server = runtime.block_on(S3Server::start_in(folder));
     server.make_bucket(bucket);
     let place = server.place();
-    println!("{}", serde_json::json!({"endpoint": place.endpoint, "id": place.id, "secret": place.secret}));
+    println!(
+        "{}",
+        serde_json::json!({"endpoint": place.endpoint, "id": place.id, "secret": place.secret})
+    );
     // Whatever comes is not for us; that nothing comes any more is.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     ExitCode::SUCCESS

@@ -164,6 +164,17 @@ impl State {
                 let at = row.reserved_at;
                 self.forget(object, at, ForgetReason::Orphaned);
             }
+            Some(row)
+                if !matches!(
+                    row.stage,
+                    Stage::Forgetting {
+                        reason: ForgetReason::Orphaned,
+                        ..
+                    }
+                ) =>
+            {
+                return Abandoned::Forgotten;
+            }
             _ => {}
         }
         Abandoned::LetGo

@@ -98,11 +98,7 @@ impl Served {
     }
 
     /// Starts a relay with this configuration in `folder`, and these variables in its environment.
-    pub(crate) fn with_config_and(
-        folder: &Path,
-        config: &str,
-        variables: &[(&str, &str)],
-    ) -> Self {
+    pub(crate) fn with_config_and(folder: &Path, config: &str, variables: &[(&str, &str)]) -> Self {
         std::fs::write(folder.join("relay.toml"), config).unwrap();
         let mut command = relay();
         command

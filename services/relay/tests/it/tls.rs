@@ -72,7 +72,11 @@ impl Encrypted {
              secret_access_key = \"{}\"\nspool_path = \"spool\"\n\
              [auth.jwt]\nsecret = \"a-secret-of-at-least-thirty-two-bytes\"\n",
             self.postgres.url(),
-            if self.postgres.url().contains('?') { '&' } else { '?' },
+            if self.postgres.url().contains('?') {
+                '&'
+            } else {
+                '?'
+            },
             roots.display(),
             self.redis_front.port(),
             self.s3_front.port(),
@@ -102,7 +106,9 @@ fn smithy_rs_4086_one_process_speaks_tls_to_postgres_redis_and_s3_and_verifies_a
     };
     operator(&["migrate"]);
     operator(&["admin", "member", "add", "sam"]);
-    let minted = ["admin", "token", "mint", "--member", "sam", "--device", "laptop"];
+    let minted = [
+        "admin", "token", "mint", "--member", "sam", "--device", "laptop",
+    ];
     let credential = format!("Bearer {}", operator(&minted).trim());
     let sam = TestDevice::with_credential("sam", "laptop", &credential);
     let bytes = vec![b'x'; 300_000];

@@ -102,9 +102,13 @@ pub enum Committed {
 /// What an upload that is given up has become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Abandoned {
-    /// Its row is `forgetting`, or gone: nothing will ever refer to its object, which is to be
-    /// removed.
+    /// Its row is `forgetting` without ever having been live, or gone: nothing will ever refer to its
+    /// object, which is to be removed.
     LetGo,
+    /// Its row is `forgetting` for another reason than that its upload was given up: its commit took
+    /// effect, or its graph is being erased. Whoever let it go removes its object and tells of it,
+    /// or a sweep does.
+    Forgotten,
     /// Its commit took effect, though nobody heard of it: the blob is live, and its object must
     /// stay.
     Live,

@@ -147,6 +147,16 @@ pub async fn an_abandoned_upload_gives_its_bytes_back(fresh: Fresh<dyn SweepStor
         assert!(matches!(told, Committed::Live(blob) if blob.object == live.object));
         assert_eq!(charged(&scene).await, 10);
     }
+    // Once it is let go of as a blob, it is others' to remove.
+    let gone = scene.reserve_request(&acme(), &a, &blob_id("gone"), 5);
+    scene.upload(&gone, 1).await;
+    let forgotten = scene.forget(&acme(), &a, &gone.id).await;
+    assert!(forgotten.is_some());
+    assert_eq!(abandon(&gone).await, Abandoned::Forgotten);
+    let dropped = scene.store().drop_blob(&acme(), &gone.object).await;
+    assert!(dropped.expect("answered"), "its row was left for them");
+    assert_eq!(abandon(&gone).await, Abandoned::LetGo);
+    assert_eq!(charged(&scene).await, 10);
     // One that nobody reserved.
     let unknown = scene.reserve_request(&acme(), &a, &blob_id("unknown"), 100);
     assert_eq!(abandon(&unknown).await, Abandoned::LetGo);

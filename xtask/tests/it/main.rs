@@ -5,4 +5,5 @@
 
 mod crates;
 mod files;
+mod known_bugs;
 mod repository;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use argala_core::ports::SweepStore;
 use argala_postgres::{Options, Statements, Timeouts};
-use argala_testkit::conformance::Fresh;
+use argala_testkit::{conformance::Fresh, device_ref, group};
+use argala_wire::StorageKey;
 
 use crate::database::{handles, migrated, options};
 
@@ -36,6 +37,30 @@ mod store {
     mod prepared {
         argala_testkit::store_conformance!(super::super::prepared);
     }
+}
+
+/// rust-postgres 1054: through a PgBouncer that hands sessions on, a client finds that a statement
+/// which it prepares is there already, or that one which it has prepared is not. Before 1.21 it passes
+/// names on as they are, so that none are used.
+#[test]
+fn rust_postgres_1054_replicas_that_share_sessions_trip_over_no_statement() {
+    argala_testkit::conformance::run(unnamed, |fresh| async move {
+        let askers = (0..16).map(|number| {
+            let store = Arc::clone(fresh.replica(number));
+            tokio::spawn(async move {
+                for _ in 0..25 {
+                    let key = StorageKey::group(&group("acme"));
+                    assert!(store.graph(&key).await.unwrap().is_none());
+                    assert!(store.recount(&key).await.unwrap().is_none());
+                    let device = device_ref("sam", "laptop");
+                    assert!(store.device(&device).await.unwrap().is_none());
+                }
+            })
+        });
+        for asker in askers.collect::<Vec<_>>() {
+            asker.await.unwrap();
+        }
+    });
 }
 
 mod race {

@@ -27,6 +27,7 @@ macro_rules! fresh {
 
 fresh!(one_store, SweepStore, 1);
 fresh!(two_stores, SweepStore, 2);
+fresh!(eight_stores, SweepStore, 8);
 fresh!(one_blob_store, BlobStore, 1);
 fresh!(two_blob_stores, BlobStore, 2);
 fresh!(one_directory, DirectoryTables, 1);
@@ -46,6 +47,21 @@ mod blobs {
 
 mod directory {
     argala_testkit::directory_conformance!(super::one_directory);
+}
+
+/// ente, and others: a quota that is looked at before the transaction, or kept in a process, is
+/// exceeded by as many as look at once.
+#[test]
+fn ente_a_quota_at_its_edge_holds_for_eight_replicas() {
+    use argala_testkit::conformance::{race::pushes, run};
+    run(
+        eight_stores,
+        pushes::records_stop_at_their_quota_under_many_pushers,
+    );
+    run(
+        eight_stores,
+        pushes::bytes_stop_at_their_quota_under_many_pushers,
+    );
 }
 
 /// All of it again with two replicas on the same database, each case turning from one to the other.

@@ -101,7 +101,7 @@ async fn a_server_that_forgot_the_scripts_is_told_them_again() {
 /// process ends between the two: its member is locked out. Here no key is without an expiry at any
 /// moment, whenever a connection ends.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_killed_at_any_moment_locks_nobody_out() {
+async fn incr_then_expire_a_process_killed_at_any_moment_locks_nobody_out() {
     let server = PrivateRedis::start().await;
     let options = patient(server.url());
     for round in 0..10 {

@@ -110,7 +110,7 @@ async fn a_redis_that_hangs_holds_up_nobody() {
 /// A network that swallows packets: nobody is told that a connection is dead. It heals, for the
 /// old connection or for new ones only, and Redis is used again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_network_that_swallows_everything_is_noticed_and_heals() {
+async fn fred_307_and_315_a_network_that_swallows_everything_is_noticed_and_heals() {
     let server = PrivateRedis::start().await;
     let passage = Passage::to(server.ports()[0]).await;
     let url = format!("redis://127.0.0.1:{}", passage.port());

@@ -41,7 +41,7 @@ async fn until(signals: &mut PokeSubscription, wanted: &PokeSignal) {
 /// pokes of as many graphs at a stream that nobody reads. It holds no more than a queue, and its
 /// reader is told to resync; so is the one who reads, if anything was lost on the way to them.
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_pokes_at_a_slow_stream_become_a_resync() {
+async fn fred_287_and_367_ten_thousand_pokes_at_a_slow_stream_become_a_resync() {
     let server = PrivateRedis::start().await;
     let options = patient(server.url());
     let (one, other) = (Pokes::start(&options), Pokes::start(&options));
@@ -139,7 +139,7 @@ async fn a_server_that_hung_and_goes_on_tells_streams_to_resync() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_network_that_swallowed_everything_and_healed_tells_streams_to_resync() {
+async fn fred_307_and_315_a_network_that_swallowed_everything_tells_streams_to_resync() {
     comes_back(false, false).await;
 }
 

@@ -29,7 +29,7 @@ fn keyed(folder: &std::path::Path, args: &[&str]) -> (Served, TestDevice) {
 fn every_stream_is_told_to_resync_and_the_process_is_gone() {
     let folder = tempfile::tempdir().unwrap();
     let (mut served, sam) = keyed(folder.path(), &[]);
-    let streams: Vec<_> = (0..50)
+    let streams: Vec<_> = (0..200)
         .map(|_| Events::open(&served.public, &sam.headers()))
         .collect();
     served.signal("TERM");

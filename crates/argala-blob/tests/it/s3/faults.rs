@@ -61,7 +61,7 @@ fn is_exotic(asked: &Asked) -> bool {
 }
 
 #[tokio::test]
-async fn a_vendor_that_knows_no_checksums_is_served() {
+async fn aws_sdk_rust_1240_a_vendor_that_knows_no_checksums_is_served() {
     let small = noise(1_000);
     let large = noise(3_000_000);
     let kept = large.clone();
@@ -92,7 +92,7 @@ async fn a_vendor_that_knows_no_checksums_is_served() {
 
 /// aws-sdk-rust 541.
 #[tokio::test]
-async fn a_put_that_is_interrupted_is_sent_again_whole() {
+async fn aws_sdk_rust_541_a_put_that_is_interrupted_is_sent_again_whole() {
     let bytes = noise(5_000_000);
     let stub = Stub::reading(1_000_000, |number, _| match number {
         0 => refusal(503, "SlowDown"),

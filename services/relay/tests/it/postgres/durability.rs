@@ -71,7 +71,7 @@ fn a_server_that_is_killed_in_mid_commit_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn a_server_that_is_restarted_under_load_is_found_again() {
+fn deadpool_191_and_201_a_server_that_is_restarted_under_load_is_found_again() {
     survives(|server, runtime, _, load| {
         runtime.block_on(server.stop());
         load.wait_for_refusal();

@@ -47,12 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     })
     .context("signals cannot be heard")?;
     let mut stage = Stage::set(demo::build()?, layout)?;
-    stage.relay(&["migrate"])?;
-    stage.relay(&["admin", "group", "create", GROUP])?;
-    for member in ["sam", "alex"] {
-        stage.relay(&["admin", "member", "add", member])?;
-        stage.relay(&["admin", "group", "join", GROUP, member])?;
-    }
+    stage.prepare()?;
     let mut relays = stage.start()?;
     tell(&mut stage, &relays)?;
     loop {

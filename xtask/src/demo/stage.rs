@@ -158,9 +158,18 @@ impl Stage {
         self.folder.path()
     }
 
-    /// Whether the relay's store is a server, which has to be prepared.
-    pub(crate) fn has_server(&self) -> bool {
-        self.servers.postgres.is_some()
+    /// Prepares the relay's store, where it is a server, and the group with its members.
+    pub(crate) fn prepare(&self) -> Result<()> {
+        if self.servers.postgres.is_some() {
+            self.relay(&["migrate"])?;
+            self.relay(&["migrate", "--check"])?;
+        }
+        self.relay(&["admin", "group", "create", GROUP])?;
+        for member in ["sam", "alex"] {
+            self.relay(&["admin", "member", "add", member])?;
+            self.relay(&["admin", "group", "join", GROUP, member])?;
+        }
+        Ok(())
     }
 
     /// Where the relay keeps everything but, maybe, objects. A server's whole folder: its log of

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::actor::{Actor, NOTES};
 use super::evidence::{Evidence, Keys, base64url};
 use super::folders::{contents, require_equal, seed, write};
-use super::stage::{GROUP, SOON, Stage};
+use super::stage::{SOON, Stage};
 use crate::cargo::root;
 use crate::stopwatch::{Stopwatch, spoken};
 
@@ -43,15 +43,7 @@ struct Cast {
 pub(crate) fn play(stage: &mut Stage) -> Result<()> {
     act("An operator prepares a relay");
     stage.relay(&["config", "check"])?;
-    if stage.has_server() {
-        stage.relay(&["migrate"])?;
-        stage.relay(&["migrate", "--check"])?;
-    }
-    stage.relay(&["admin", "group", "create", GROUP])?;
-    for member in ["sam", "alex"] {
-        stage.relay(&["admin", "member", "add", member])?;
-        stage.relay(&["admin", "group", "join", GROUP, member])?;
-    }
+    stage.prepare()?;
     let relays = stage.start()?;
     let url = relays.url();
     let mut evidence = Evidence::default();

@@ -35,7 +35,8 @@ const HOLD: Sql = Sql {
 };
 
 /// The devices that push, and whether each has a wrap, not blanked, of the current epoch: storage
-/// key; members, devices.
+/// key; members, devices. Each is looked for by itself: without `OFFSET` the server might read the
+/// wraps of all devices, to look into what it has read.
 const CALLERS: Sql = Sql {
     text: concat!(
         "SELECT ",
@@ -45,6 +46,7 @@ const CALLERS: Sql = Sql {
              WHERE w.graph = (SELECT id FROM graphs WHERE storage_key = $1)
                AND w.epoch = (SELECT epoch FROM graphs WHERE storage_key = $1)
                AND w.member = d.member AND w.device = d.device AND w.wrap IS NOT NULL
+             OFFSET 0
          )
          FROM unnest($2::text[], $3::text[]) AS v (member, device)
          CROSS JOIN LATERAL (

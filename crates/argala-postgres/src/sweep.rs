@@ -42,7 +42,10 @@ const DUE: Sql = Sql {
 /// What [`DUE`] and [`DOOMED`] would find, with what would be told: now, pending before, forgetting
 /// before, how many; the reasons of live ones and of pending ones.
 const PEEK: Sql = Sql {
-    text: "SELECT coalesce(g.storage_key, e.storage_key), d.object, d.reason FROM (
+    text: "SELECT coalesce(g.storage_key,
+                           (SELECT e.storage_key FROM erasures e WHERE e.graph = d.graph)),
+                  d.object, d.reason
+           FROM (
                (SELECT graph, object, $5 AS reason FROM blobs
                 WHERE state = 'live' AND expires_at IS NOT NULL AND expires_at <= $1
                 ORDER BY expires_at LIMIT $4)
@@ -55,7 +58,7 @@ const PEEK: Sql = Sql {
                 WHERE state = 'forgetting' AND marked_at < $3
                 ORDER BY marked_at, object LIMIT $4)
            ) d
-           LEFT JOIN graphs g ON g.id = d.graph LEFT JOIN erasures e ON e.graph = d.graph
+           LEFT JOIN graphs g ON g.id = d.graph
            LIMIT $4",
     types: &[
         Type::INT8,
@@ -112,7 +115,10 @@ const GIVE_BACK: Sql = Sql {
 /// Those to be removed, marked longest ago first, so that nothing which cannot be removed today is
 /// passed over for ever: forgetting before; graphs, objects; how many.
 const DOOMED: Sql = Sql {
-    text: "SELECT coalesce(g.storage_key, e.storage_key), d.object, d.reason FROM (
+    text: "SELECT coalesce(g.storage_key,
+                           (SELECT e.storage_key FROM erasures e WHERE e.graph = d.graph)),
+                  d.object, d.reason
+           FROM (
                (SELECT graph, object, reason, marked_at FROM blobs
                 WHERE state = 'forgetting' AND marked_at < $1
                 ORDER BY marked_at, object LIMIT $4)
@@ -122,7 +128,7 @@ const DOOMED: Sql = Sql {
                JOIN blobs b ON b.graph = v.graph AND b.object = v.object
                WHERE b.state = 'forgetting'
            ) d
-           LEFT JOIN graphs g ON g.id = d.graph LEFT JOIN erasures e ON e.graph = d.graph
+           LEFT JOIN graphs g ON g.id = d.graph
            ORDER BY d.marked_at, d.object
            LIMIT $4",
     types: &[Type::INT8, Type::INT8_ARRAY, Type::TEXT_ARRAY, Type::INT8],
@@ -279,16 +285,25 @@ const IS_OLD: Sql = Sql {
     types: &[Type::INT4, Type::INT8],
 };
 
-/// Old keys among newer ones, the oldest first: before, how many.
+/// Old keys among newer ones, the oldest first: before, how many. As arrays, since the server takes a
+/// limit that it does not know for a tenth of the table, and would read all of it.
 const DROP_OLD: Sql = Sql {
-    text: "DELETE FROM idempotency i
-           USING (
+    text: "WITH old AS MATERIALIZED (
                SELECT graph, member, device, key, slot FROM idempotency
                WHERE at < $1 ORDER BY at LIMIT $2
                FOR UPDATE SKIP LOCKED
+           )
+           DELETE FROM idempotency i
+           USING (
+               SELECT array_agg(graph) AS graphs, array_agg(member) AS members,
+                      array_agg(device) AS devices, array_agg(key) AS keys,
+                      array_agg(slot) AS slots
+               FROM old
            ) o
-           WHERE i.graph = o.graph AND i.member = o.member AND i.device = o.device
-             AND i.key = o.key AND i.slot = o.slot
+           CROSS JOIN LATERAL unnest(o.graphs, o.members, o.devices, o.keys, o.slots)
+                              AS v (graph, member, device, key, slot)
+           WHERE i.graph = v.graph AND i.member = v.member AND i.device = v.device
+             AND i.key = v.key AND i.slot = v.slot
            RETURNING 1",
     types: &[Type::INT8, Type::INT8],
 };

@@ -351,15 +351,16 @@ pub(super) async fn peek_idempotency(
         .await
 }
 
-/// Groups' graphs whose turn it is to be asked about, which get another: now, again, how many.
+/// Groups' graphs whose turn it is to be asked about, which get another: now, again, how many. An
+/// array, since the server takes a limit that it does not know for a tenth of the table, and would read
+/// all of it.
 const TAKE_GROUPS: Sql = Sql {
     text: "UPDATE graphs g SET ask_at = $2
-           FROM (
+           WHERE g.id = ANY(ARRAY(
                SELECT id FROM graphs WHERE low IS NULL AND ask_at <= $1
                ORDER BY ask_at LIMIT $3
                FOR NO KEY UPDATE SKIP LOCKED
-           ) due
-           WHERE g.id = due.id
+           ))
            RETURNING g.storage_key, g.empty_since, g.empty_until",
     types: &[Type::INT8, Type::INT8, Type::INT8],
 };

@@ -20,6 +20,7 @@ mod plans;
 mod relay;
 mod remembered;
 mod scene;
+mod shapes;
 mod statements;
 mod sweeping;
 mod sweeps;

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use argala_testkit::servers::Session;
+
 use crate::{filled::run_everything, scene::Scene};
 
 /// What is divided by graph.
@@ -12,13 +14,7 @@ const DIVIDED: [&str; 4] = ["records", "wraps", "blobs", "blob_fetches"];
 async fn statements(scene: &Scene) -> Vec<String> {
     run_everything(scene).await;
     let sent: BTreeSet<String> = scene.statements.take().into_iter().collect();
-    let statements: Vec<_> = sent
-        .into_iter()
-        .filter(|sql| {
-            let first = sql.split_whitespace().next().unwrap_or_default();
-            ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"].contains(&first)
-        })
-        .collect();
+    let statements: Vec<_> = sent.into_iter().filter(|sql| is_planned(sql)).collect();
     assert!(
         statements.len() > 55,
         "every operation ran: {} statements",
@@ -27,9 +23,31 @@ async fn statements(scene: &Scene) -> Vec<String> {
     statements
 }
 
+/// Whether a statement is of the kind that has a plan.
+pub(crate) fn is_planned(sql: &str) -> bool {
+    let first = sql.split_whitespace().next().unwrap_or_default();
+    ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"].contains(&first)
+}
+
 /// A statement's text in one line.
-fn in_short(sql: &str) -> String {
+pub(crate) fn in_short(sql: &str) -> String {
     sql.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Prepares a statement under a number of its own; what asks for the plan that it has then. Where
+/// `plan_cache_mode` is what the store sets, that is the plan for whatever its parameters are.
+pub(crate) async fn prepare(session: &Session, number: usize, sql: &str) -> String {
+    session.run(&format!("PREPARE s{number} AS {sql}")).await;
+    let parameters = (1..)
+        .take_while(|number| sql.contains(&format!("${number}")))
+        .map(|_| "NULL")
+        .collect::<Vec<_>>()
+        .join(", ");
+    if parameters.is_empty() {
+        format!("EXPLAIN (COSTS OFF) EXECUTE s{number}")
+    } else {
+        format!("EXPLAIN (COSTS OFF) EXECUTE s{number}({parameters})")
+    }
 }
 
 #[tokio::test]
@@ -43,18 +61,8 @@ async fn every_statement_searches() {
         .await;
     let mut faults = Vec::new();
     for (at, sql) in statements.iter().enumerate() {
-        beside.run(&format!("PREPARE s{at} AS {sql}")).await;
-        let parameters = (1..)
-            .take_while(|number| sql.contains(&format!("${number}")))
-            .map(|_| "NULL")
-            .collect::<Vec<_>>()
-            .join(", ");
-        let call = if parameters.is_empty() {
-            format!("EXPLAIN EXECUTE s{at}")
-        } else {
-            format!("EXPLAIN EXECUTE s{at}({parameters})")
-        };
-        let plan = beside.column(&call).await;
+        let explain = prepare(&beside, at, sql).await;
+        let plan = beside.column(&explain).await;
         for step in plan.iter().flatten() {
             let step = step.trim();
             if step.contains("Seq Scan on ") && !step.contains("Seq Scan on relay_schema") {

@@ -9,7 +9,10 @@ use argala_core::ports::{
 use argala_testkit::{EPOCH, TestDevice, blob_id, member};
 use argala_wire::{StorageKey, blobs::BlobPolicy};
 
-use crate::scene::{Scene, graph, object, push, records, reserve};
+use crate::{
+    plans::{is_planned, prepare},
+    scene::{Scene, graph, object, push, records, reserve},
+};
 
 /// A tombstone, a blob that was fetched, and everything else that a sweep looks for.
 async fn filled(scene: &Scene) -> (StorageKey, TestDevice, ObjectKey) {
@@ -96,13 +99,7 @@ async fn every_statement_searches() {
     let scene = Scene::new().await;
     run_all(&scene).await;
     let sent: BTreeSet<String> = scene.statements.take().into_iter().collect();
-    let statements: Vec<_> = sent
-        .into_iter()
-        .filter(|sql| {
-            let first = sql.split_whitespace().next().unwrap_or_default();
-            ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"].contains(&first)
-        })
-        .collect();
+    let statements: Vec<_> = sent.into_iter().filter(|sql| is_planned(sql)).collect();
     assert!(statements.len() > 50, "{} statements", statements.len());
     let beside = scene.beside().await;
     // Where a table is still read from end to end, there is no index for what is asked.
@@ -111,18 +108,8 @@ async fn every_statement_searches() {
         .await;
     let mut faults = Vec::new();
     for (at, sql) in statements.iter().enumerate() {
-        beside.run(&format!("PREPARE s{at} AS {sql}")).await;
-        let parameters = (1..)
-            .take_while(|number| sql.contains(&format!("${number}")))
-            .map(|_| "NULL")
-            .collect::<Vec<_>>()
-            .join(", ");
-        let call = if parameters.is_empty() {
-            format!("EXPLAIN EXECUTE s{at}")
-        } else {
-            format!("EXPLAIN EXECUTE s{at}({parameters})")
-        };
-        for step in beside.column(&call).await.iter().flatten() {
+        let explain = prepare(&beside, at, sql).await;
+        for step in beside.column(&explain).await.iter().flatten() {
             let scans = step.contains("Seq Scan on ") && !step.contains("on relay_schema");
             // What is due is found by its time, not by walking an index from end to end.
             if scans || step.contains("Filter: (deleted") || step.contains("Filter: (look_at") {

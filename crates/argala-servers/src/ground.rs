@@ -82,6 +82,11 @@ impl Account {
             })
     }
 
+    /// Its user and group, where it is another one than ours.
+    pub(crate) fn other(self) -> Option<(u32, u32)> {
+        self.0
+    }
+
     /// Its user and group.
     pub(crate) fn ids(self) -> (u32, u32) {
         self.0
@@ -100,46 +105,6 @@ impl Account {
         if let Self(Some((user, group))) = self {
             command.uid(user).gid(group);
         }
-        command
-    }
-
-    /// A command as [`command`](Self::command) makes it, which sees a disk of some MiB at
-    /// `mount_point`, a folder that exists. The disk is in memory, and is gone when the last process
-    /// that sees it has ended: nobody else does, so nothing is left to be unmounted.
-    pub(crate) fn command_with_disk(
-        self,
-        program: &Path,
-        folder: &Path,
-        mount_point: &Path,
-        mebibytes: u32,
-    ) -> Command {
-        let mount = format!("mount -t tmpfs -o size={mebibytes}m,mode=0700");
-        let (outer, script) = match self.0 {
-            Some((user, group)) => (
-                &["--mount"][..],
-                format!(
-                    r#"{mount},uid={user},gid={group} argala "$0" &&
-                       exec setpriv --reuid={user} --regid={group} --clear-groups "$@""#
-                ),
-            ),
-            // Who is not root may mount where they are root of a world of their own, and becomes
-            // themselves again in another one within: servers refuse to run as root.
-            None => (
-                &["--user", "--map-root-user", "--mount"][..],
-                format!(
-                    r#"{mount} argala "$0" &&
-                       exec unshare --user --map-user={} --map-group={} "$@""#,
-                    self.ids().0,
-                    self.ids().1
-                ),
-            ),
-        };
-        let mut command = Self(None).command(Path::new("unshare"), folder);
-        command
-            .args(outer)
-            .args(["sh", "-c", &script])
-            .arg(mount_point)
-            .arg(program);
         command
     }
 

@@ -17,6 +17,7 @@
 mod balancer;
 mod bouncer;
 mod containers;
+mod disk;
 mod fault;
 mod ground;
 mod moto;

@@ -3,12 +3,14 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use rustix::process::{Pid, Signal};
 
 use crate::{
     Fault, containers,
+    disk::{Small, SmallDisk, mount_point},
     ground::{Account, becomes, free_port, is_alive, process_of, signal, succeed},
     programs::Programs,
 };
@@ -50,8 +52,7 @@ pub(crate) struct Postgres {
     programs: Programs,
     folder: PathBuf,
     port: u16,
-    /// Of how many MiB the small disk is, where there is one.
-    small_disk: Option<u32>,
+    small_disk: Option<SmallDisk>,
 }
 
 impl Postgres {
@@ -59,21 +60,16 @@ impl Postgres {
     pub(crate) fn create(
         folder: &Path,
         settings: &[(&str, &str)],
-        small_disk: Option<u32>,
+        small: Option<Small>,
     ) -> Result<Self, Fault> {
         let account = Account::for_servers()?;
         let programs = Programs::postgres()?;
         account.folder(folder)?;
         let password = folder.join("password");
         account.file(&password, PASSWORD)?;
-        let mut initdb = programs.command(account, "initdb", folder);
-        initdb
-            .args(["--username", ROLE, "--auth", "md5", "--encoding", "UTF8"])
-            .args(["--locale", "C", "--no-sync", "--pwfile"])
-            .arg(&password)
-            .arg("--pgdata")
-            .arg(folder.join("data"));
-        succeed(initdb)?;
+        let small_disk = small
+            .map(|small| SmallDisk::create(account, &programs, folder, small))
+            .transpose()?;
         let mut postgres = Self {
             account,
             programs,
@@ -81,9 +77,20 @@ impl Postgres {
             port: 0,
             small_disk,
         };
-        if small_disk.is_some() {
-            account.folder(&postgres.small_disk())?;
+        let mut initdb = postgres.command("initdb");
+        initdb
+            .args(["--username", ROLE, "--auth", "md5", "--encoding", "UTF8"])
+            .args(["--locale", "C", "--no-sync", "--pwfile"])
+            .arg(&password)
+            .arg("--pgdata")
+            .arg(folder.join("data"));
+        if small.is_some_and(|small| small.log) {
+            // In small segments, of which several find room.
+            initdb
+                .args(["--wal-segsize", "1", "--waldir"])
+                .arg(postgres.small_disk().join("pg_wal"));
         }
+        succeed(initdb)?;
         let mut outcome = Ok(());
         for _ in 0..ATTEMPTS {
             postgres.port = free_port()?;
@@ -109,7 +116,25 @@ impl Postgres {
 
     /// Where the small disk is, where there is one.
     pub(crate) fn small_disk(&self) -> PathBuf {
-        self.folder.join("small-disk")
+        mount_point(&self.folder)
+    }
+
+    /// Makes the small disk larger.
+    pub(crate) fn grow_small_disk(&self, mebibytes: u32) -> Result<(), Fault> {
+        self.small_disk
+            .as_ref()
+            .map_or(Ok(()), |disk| disk.grow(mebibytes))
+    }
+
+    /// A program of the server's that ends by itself, and sees what the server sees.
+    fn command(&self, name: &str) -> Command {
+        let seeing = match (&self.programs, &self.small_disk) {
+            (Programs::Folder(programs), Some(disk)) => {
+                disk.command(&programs.join(name), &self.folder)
+            }
+            _ => None,
+        };
+        seeing.unwrap_or_else(|| self.programs.command(self.account, name, &self.folder))
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -148,7 +173,7 @@ impl Postgres {
     pub(crate) fn start(&self) -> Result<(), Fault> {
         let log = self.folder.join("log");
         let started = match &self.programs {
-            Programs::Folder(programs) => self.start_installed(programs, &log),
+            Programs::Folder(_) => self.start_installed(&log),
             Programs::Image(image) => self.start_container(image, &log),
         };
         started.map_err(|fault| match fault {
@@ -165,17 +190,8 @@ impl Postgres {
         })
     }
 
-    fn start_installed(&self, programs: &Path, log: &Path) -> Result<(), Fault> {
-        let program = programs.join("pg_ctl");
-        let mut start = match self.small_disk {
-            None => self.account.command(&program, &self.folder),
-            Some(mebibytes) => self.account.command_with_disk(
-                &program,
-                &self.folder,
-                &self.small_disk(),
-                mebibytes,
-            ),
-        };
+    fn start_installed(&self, log: &Path) -> Result<(), Fault> {
+        let mut start = self.command("pg_ctl");
         start
             .args(["start", "--wait", "--silent", "--timeout", "60", "--log"])
             .arg(log)
@@ -185,8 +201,11 @@ impl Postgres {
     }
 
     fn start_container(&self, image: &str, log: &Path) -> Result<(), Fault> {
-        let disk = self.small_disk();
-        let disk = self.small_disk.map(|mebibytes| (disk.as_path(), mebibytes));
+        let mount_point = self.small_disk();
+        let disk = self
+            .small_disk
+            .as_ref()
+            .map(|disk| (mount_point.as_path(), disk.small.mebibytes));
         let mut start = containers::command(image, self.account, "sh", &self.folder, true, disk);
         start
             .args(["-c", r#"exec postgres -D "$0" >>"$1" 2>&1"#])

@@ -12,6 +12,7 @@ use rustix::process::Pid;
 
 use crate::{
     Fault, bouncer,
+    disk::{self, Small},
     ground::{is_alive, run_folder},
     postgres::{self, Postgres},
     redis,
@@ -37,15 +38,28 @@ impl PrivatePostgres {
     }
 
     /// Starts a new one that has a disk of some MiB at [`small_disk`](Self::small_disk), for a
-    /// tablespace that can be filled. That disk is empty after each start.
+    /// tablespace that can be filled. Where the server is in a container, that disk is empty after
+    /// each start.
     ///
     /// # Errors
     /// Where there is no Postgres, it does not start, or this machine lets nobody mount.
     pub fn start_with_small_disk(mebibytes: u32) -> Result<Self, Fault> {
-        Self::create(&[], Some(mebibytes))
+        let log = false;
+        Self::create(&[], Some(Small { mebibytes, log }))
     }
 
-    fn create(settings: &[(&str, &str)], small_disk: Option<u32>) -> Result<Self, Fault> {
+    /// Starts a new one whose log of changes, `pg_wal`, has a disk of some MiB for itself. It fills by
+    /// being written to: nothing is taken away from it before there is a GiB. The log is there still
+    /// after the next start.
+    ///
+    /// # Errors
+    /// Where no Postgres is installed, it does not start, or this machine lets nobody mount.
+    pub fn start_with_small_log_disk(mebibytes: u32) -> Result<Self, Fault> {
+        let log = true;
+        Self::create(&[], Some(Small { mebibytes, log }))
+    }
+
+    fn create(settings: &[(&str, &str)], small_disk: Option<Small>) -> Result<Self, Fault> {
         let (folder, held) = folder_of_ones_own(&run_folder()?)?;
         match Postgres::create(&folder.join("server/postgres"), settings, small_disk) {
             Ok(postgres) => Ok(Self {
@@ -76,6 +90,14 @@ impl PrivatePostgres {
     #[must_use]
     pub fn small_disk(&self) -> PathBuf {
         self.postgres.small_disk()
+    }
+
+    /// Makes its small disk one of this many MiB, whether it runs or not. What is on it stays.
+    ///
+    /// # Errors
+    /// Where the disk is a container's, or does not become larger.
+    pub fn grow_small_disk(&self, mebibytes: u32) -> Result<(), Fault> {
+        self.postgres.grow_small_disk(mebibytes)
     }
 
     /// The port of `127.0.0.1` on which it listens.
@@ -189,6 +211,7 @@ fn remove_abandoned(ours: &Path) {
         if owner.is_some_and(|owner| !is_alive(owner)) && !watch::is_used(&folder) {
             bouncer::kill(&folder.join("server/bouncer"));
             let _ = postgres::kill(&folder.join("server/postgres"));
+            disk::kill(&folder.join("server/postgres"));
             redis::kill_all(&folder.join("server"));
             let _ = fs::remove_dir_all(&folder);
         }

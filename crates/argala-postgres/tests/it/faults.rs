@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -216,13 +216,21 @@ async fn what_is_dropped_leaves_no_transaction_open() {
     scene.rotate(&key, 2, &devices).await;
 }
 
+/// What pushers are told from outside, and tell.
+#[derive(Default)]
+struct Pushers {
+    stop: AtomicBool,
+    /// How often one was told that the database is not there.
+    refused: AtomicUsize,
+}
+
 /// Pushes until told to stop; what was acknowledged. Failures must be such as may pass.
-async fn push_on(db: Arc<Postgres>, who: usize, stop: Arc<AtomicBool>) -> Vec<(String, u64)> {
+async fn push_on(db: Arc<Postgres>, who: usize, pushers: Arc<Pushers>) -> Vec<(String, u64)> {
     let key = graph(&format!("g{}", who % 3));
     let device = argala_testkit::TestDevice::new("sam", "d0");
     let mut acknowledged = Vec::new();
     let mut at = 0;
-    while !stop.load(Ordering::SeqCst) {
+    while !pushers.stop.load(Ordering::SeqCst) {
         let ids = [format!("{who}-{at}-a"), format!("{who}-{at}-b")];
         let records = ids.iter().map(|id| device.record(&key, id, 1, b"content"));
         match db.push(push(&key, &device, records.collect())).await {
@@ -238,6 +246,7 @@ async fn push_on(db: Arc<Postgres>, who: usize, stop: Arc<AtomicBool>) -> Vec<(S
             }
             Err(Fault::Store(error)) => {
                 assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error:?}");
+                pushers.refused.fetch_add(1, Ordering::SeqCst);
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             Err(other) => panic!("{other:?}"),
@@ -247,10 +256,12 @@ async fn push_on(db: Arc<Postgres>, who: usize, stop: Arc<AtomicBool>) -> Vec<(S
     acknowledged
 }
 
-/// Puts a server of its own under load, does something to it, and holds that nothing which was
+/// Puts a server under load, does something to it, three times, and holds that nothing which was
 /// acknowledged is lost and that it goes on.
-async fn under_load<F: Future<Output = ()>>(harm: impl Fn(PrivatePostgres) -> F) {
-    let server = PrivatePostgres::start().await;
+async fn under_load<F: Future<Output = ()>>(
+    server: PrivatePostgres,
+    harm: impl Fn(PrivatePostgres, Arc<Pushers>) -> F,
+) {
     let mut options = options(server.url());
     options.connections = 4;
     options.wait = Duration::from_millis(500);
@@ -265,9 +276,9 @@ async fn under_load<F: Future<Output = ()>>(harm: impl Fn(PrivatePostgres) -> F)
     }
     let mut acknowledged = Vec::new();
     for round in 0..3 {
-        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::new(Pushers::default());
         let pushers: Vec<_> = (0..9)
-            .map(|who| tokio::spawn(push_on(Arc::clone(&db), round * 9 + who, Arc::clone(&stop))))
+            .map(|who| tokio::spawn(push_on(Arc::clone(&db), round * 9 + who, Arc::clone(&told))))
             .collect();
         let head = async || {
             let graph = db.graph(&keys[0]).await;
@@ -278,7 +289,7 @@ async fn under_load<F: Future<Output = ()>>(harm: impl Fn(PrivatePostgres) -> F)
             (head().await > before + 60).then_some(())
         })
         .await;
-        harm(server.clone()).await;
+        harm(server.clone(), Arc::clone(&told)).await;
         // It goes on by itself, with the same handle.
         let then = eventually("it answers again", || async {
             let graph = db.graph(&keys[0]).await;
@@ -289,7 +300,7 @@ async fn under_load<F: Future<Output = ()>>(harm: impl Fn(PrivatePostgres) -> F)
             (head().await > then + 20).then_some(())
         })
         .await;
-        stop.store(true, Ordering::SeqCst);
+        told.stop.store(true, Ordering::SeqCst);
         for pusher in pushers {
             acknowledged.extend(pusher.await.unwrap());
         }
@@ -331,7 +342,7 @@ async fn under_load<F: Future<Output = ()>>(harm: impl Fn(PrivatePostgres) -> F)
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_to_kill_9() {
-    under_load(|server| async move {
+    under_load(PrivatePostgres::start().await, |server, _| async move {
         server.kill().await;
         server.start_again().await;
     })
@@ -340,12 +351,15 @@ async fn nothing_acknowledged_is_lost_to_kill_9() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_is_an_interruption() {
-    under_load(|server| async move { server.restart().await }).await;
+    under_load(PrivatePostgres::start().await, |server, _| async move {
+        server.restart().await
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_an_operator_ends_are_made_anew() {
-    under_load(|server| async move {
+    under_load(PrivatePostgres::start().await, |server, _| async move {
         let beside = Session::open(&server.url()).await;
         beside
             .run(
@@ -353,6 +367,44 @@ async fn connections_that_an_operator_ends_are_made_anew() {
                  WHERE datname = current_database() AND pid <> pg_backend_pid()",
             )
             .await;
+    })
+    .await;
+}
+
+/// Writes to the log of changes until its disk is full: whoever writes next stops the server.
+async fn fill_the_log(server: &PrivatePostgres) {
+    let Ok(session) = Session::try_open(&server.url()).await else {
+        return;
+    };
+    let some = "SELECT pg_logical_emit_message(false, 'filling', repeat('x', 100000))";
+    while session.try_run(some).await.is_ok() {}
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_under_the_log_is_an_interruption() {
+    let mebibytes = AtomicU32::new(16);
+    let server = PrivatePostgres::start_with_small_log_disk(mebibytes.load(Ordering::SeqCst)).await;
+    // The usual reason: somebody wants all of it and does not fetch it. A server that begins anew
+    // could make room by itself otherwise.
+    let session = Session::open(&server.url()).await;
+    session
+        .run("SELECT pg_create_physical_replication_slot('kept', true)")
+        .await;
+    under_load(server, |server, pushers| {
+        let larger = mebibytes.fetch_add(16, Ordering::SeqCst) + 16;
+        async move {
+            let before = pushers.refused.load(Ordering::SeqCst);
+            fill_the_log(&server).await;
+            eventually("everybody is told that it is not there", || async {
+                (pushers.refused.load(Ordering::SeqCst) > before + 50).then_some(())
+            })
+            .await;
+            server.grow_small_disk(larger).await;
+            // Whether it still tries to begin anew, or has given up. Not in order: a server that is
+            // told to stop while it recovers may wait for ever (seen with 15.18).
+            server.kill().await;
+            server.start_again().await;
+        }
     })
     .await;
 }

@@ -34,12 +34,28 @@ impl PrivatePostgres {
     }
 
     /// Starts a new one that has a disk of some MiB at [`small_disk`](Self::small_disk), for a
-    /// tablespace that can be filled. That disk is empty after each start.
+    /// tablespace that can be filled. Where the server is in a container, that disk is empty after
+    /// each start.
     pub async fn start_with_small_disk(mebibytes: u32) -> Self {
         let started = tokio::task::spawn_blocking(move || {
             argala_servers::PrivatePostgres::start_with_small_disk(mebibytes)
         });
         Self(Arc::new(expect(started.await.expect("no panic"))))
+    }
+
+    /// Starts a new one whose log of changes, `pg_wal`, has a disk of some MiB for itself, which
+    /// fills by being written to and keeps what it has.
+    pub async fn start_with_small_log_disk(mebibytes: u32) -> Self {
+        let started = tokio::task::spawn_blocking(move || {
+            argala_servers::PrivatePostgres::start_with_small_log_disk(mebibytes)
+        });
+        Self(Arc::new(expect(started.await.expect("no panic"))))
+    }
+
+    /// Makes its small disk one of this many MiB, whether it runs or not. What is on it stays.
+    pub async fn grow_small_disk(&self, mebibytes: u32) {
+        self.work(move |server| server.grow_small_disk(mebibytes))
+            .await;
     }
 
     /// `postgres://…` of the database that it starts with; the same after each start.
@@ -58,6 +74,12 @@ impl PrivatePostgres {
     #[must_use]
     pub fn small_disk(&self) -> PathBuf {
         self.0.small_disk()
+    }
+
+    /// Its data folder: to be touched while it is stopped.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.0.data()
     }
 
     /// The port of `127.0.0.1` on which it listens.

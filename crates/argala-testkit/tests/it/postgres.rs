@@ -89,3 +89,22 @@ async fn a_small_disk_can_be_filled() {
     assert_eq!(filled.code().unwrap().code(), "53100", "{filled:?}");
     client.run("insert into t values ('a little')").await;
 }
+
+#[tokio::test]
+async fn a_disk_under_the_log_outlives_the_server_and_grows() {
+    let server = PrivatePostgres::start_with_small_log_disk(12).await;
+    let client = Session::open(&server.url()).await;
+    client
+        .run("create table t (n int); insert into t values (7)")
+        .await;
+    let some = "select pg_logical_emit_message(false, 'filling', repeat('x', 100000))";
+    while client.try_run(some).await.is_ok() {}
+    server.kill().await;
+    server.grow_small_disk(24).await;
+    server.start_again().await;
+    let client = Session::open(&server.url()).await;
+    assert_eq!(client.text("select n from t").await, "7");
+    for _ in 0..20 {
+        client.run(some).await;
+    }
+}

@@ -14,7 +14,11 @@ use crate::cargo::{run, works};
 struct Need {
     package: &'static str,
     is_met: fn() -> bool,
+    /// Whether an image has it, where a Docker engine answers; none has the others.
+    is_in_image: fn() -> bool,
 }
+
+const NOWHERE: fn() -> bool = || false;
 
 const NEEDS: &[Need] = &[
     Need {
@@ -22,18 +26,21 @@ const NEEDS: &[Need] = &[
         is_met: || {
             env::var_os(POSTGRES_VARIABLE).is_some() || argala_servers::postgres_programs().is_ok()
         },
+        is_in_image: || argala_servers::look_for_postgres().is_ok(),
     },
     Need {
         package: "pgbouncer",
         is_met: || {
             env::var_os(BOUNCER_VARIABLE).is_some() || argala_servers::bouncer_program().is_ok()
         },
+        is_in_image: || argala_servers::look_for_bouncer().is_ok(),
     },
     // Clusters and Sentinels are the same program; no variable takes its place, since some tests
     // pause and kill servers.
     Need {
         package: "redis-server",
         is_met: || argala_servers::redis_program().is_ok(),
+        is_in_image: || argala_servers::look_for_redis().is_ok(),
     },
     // Replicas whose clocks differ.
     Need {
@@ -45,14 +52,17 @@ const NEEDS: &[Need] = &[
             };
             ["x86_64-linux-gnu", "aarch64-linux-gnu", ""].map(below) != [false; 3]
         },
+        is_in_image: NOWHERE,
     },
     Need {
         package: "haproxy",
         is_met: || argala_servers::balancer_program().is_ok(),
+        is_in_image: NOWHERE,
     },
     Need {
         package: "nginx-light",
         is_met: || argala_servers::nginx_program().is_ok(),
+        is_in_image: NOWHERE,
     },
     // For moto.
     Need {
@@ -62,6 +72,7 @@ const NEEDS: &[Need] = &[
             venv.args(["-c", "import venv, ensurepip"]);
             works(venv)
         },
+        is_in_image: NOWHERE,
     },
 ];
 
@@ -70,27 +81,24 @@ const NEEDS: &[Need] = &[
 /// # Errors
 /// [`Missing`], which says what to type.
 pub(crate) fn provide() -> Result<()> {
-    let missing: Vec<_> = NEEDS
-        .iter()
-        .filter(|need| !(need.is_met)())
-        .map(|need| need.package)
-        .collect();
-    if missing.is_empty() {
-        return Ok(());
+    let unmet = NEEDS.iter().filter(|need| !(need.is_met)());
+    if may_install() {
+        let missing: Vec<_> = unmet.map(|need| need.package).collect();
+        return if missing.is_empty() {
+            Ok(())
+        } else {
+            install(&missing)
+        };
     }
-    if !may_install() {
-        let containers = [
-            argala_servers::look_for_postgres,
-            argala_servers::look_for_bouncer,
-            argala_servers::look_for_redis,
-        ];
-        if containers.iter().all(|look| look().is_ok()) {
-            println!("{} out of Docker images", missing.join(", "));
-            return Ok(());
-        }
-        return Err(Missing(missing).into());
+    let (contained, missing): (Vec<_>, Vec<_>) = unmet.partition(|need| (need.is_in_image)());
+    let packages = |needs: Vec<&Need>| needs.iter().map(|need| need.package).collect::<Vec<_>>();
+    if !missing.is_empty() {
+        return Err(Missing(packages(missing)).into());
     }
-    install(&missing)
+    if !contained.is_empty() {
+        println!("{} out of Docker images", packages(contained).join(", "));
+    }
+    Ok(())
 }
 
 /// A command that succeeds where a Docker engine answers.

@@ -62,12 +62,15 @@ pub(crate) fn run_suite(options: &Options) -> Result<()> {
     } else {
         CONTAINED
     };
+    // Before anything is built.
+    if !options.embedded {
+        servers::provide()?;
+    }
     left_out.say(nextest_is_there)?;
     // The first test that wants a server starts it; held here, it is there for the last one, too.
     let hold = if options.embedded {
         None
     } else {
-        servers::provide()?;
         Some(Hold::take()?)
     };
     // First, so that the closing line of the output is that of the tests proper.

@@ -17,6 +17,7 @@ mod memory;
 mod objects;
 mod opening;
 mod plans;
+mod promoted;
 mod relay;
 mod remembered;
 mod scene;

@@ -1,5 +1,5 @@
-//! A server that takes another's place without its last transactions, behind a pooler: it gives their
-//! numbers out again, and nobody sees a connection being made.
+//! A server that takes another's place without its last transactions gives their numbers out again.
+//! Behind a pooler nobody sees a connection being made.
 
 use std::{
     path::{Path, PathBuf},
@@ -27,12 +27,17 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// What the last push of a replica is told where the graph's row has the version that the replica
-/// remembers, and was made so by `sql`.
-async fn told_after(sql: &str) -> PushResult {
+/// remembers, and was made so by `sql`. Behind a pooler it tries what it remembers; otherwise it has
+/// made a connection, and does not.
+async fn told_after(sql: &str, pooled: bool) -> PushResult {
     // Nobody else takes a number.
     let server = PrivatePostgres::start_with(&[("autovacuum", "off")]).await;
     migrate(&Options::new(server.url())).await.unwrap();
-    let bouncer = server.start_bouncer().await;
+    let url = if pooled {
+        server.start_bouncer().await
+    } else {
+        server.url()
+    };
     let sent = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&sent);
     let options = Options {
@@ -42,7 +47,7 @@ async fn told_after(sql: &str) -> PushResult {
         probe: Some(Arc::new(move |sql| {
             told.lock().unwrap().push(sql.to_owned());
         })),
-        ..options(bouncer.clone())
+        ..options(url.clone())
     };
     let db = Postgres::open(&options).await.unwrap();
     let device = TestDevice::new("sam", "d0");
@@ -55,7 +60,7 @@ async fn told_after(sql: &str) -> PushResult {
     let before = PathBuf::from(format!("{}-before", data.display()));
     server.stop().await;
     copy(&data, &before);
-    again(&server, &bouncer).await;
+    again(&server, &url).await;
     let push = async |id: &str| {
         let record = device.record(&key, id, 1, b"content");
         let outcome = db.push(push(&key, &device, vec![record])).await.unwrap();
@@ -69,7 +74,7 @@ async fn told_after(sql: &str) -> PushResult {
     server.stop().await;
     std::fs::remove_dir_all(&data).unwrap();
     std::fs::rename(&before, &data).unwrap();
-    again(&server, &bouncer).await;
+    again(&server, &url).await;
     let beside = Session::open(&server.url()).await;
     let next = "SELECT pg_snapshot_xmax(pg_current_snapshot())";
     while beside.text(next).await != remembered {
@@ -78,19 +83,22 @@ async fn told_after(sql: &str) -> PushResult {
     beside.run(sql).await;
     assert_eq!(beside.text(version).await, remembered);
 
+    if !pooled {
+        db.ping().await.unwrap();
+    }
     sent.lock().unwrap().clear();
     let told = push("third").await;
     let fast = sent.lock().unwrap();
     let fast = fast.iter().filter(|sql| sql.contains("AS version"));
-    assert_eq!(fast.count(), 1, "what it remembers is tried");
+    assert_eq!(fast.count(), usize::from(pooled));
     told
 }
 
-/// Starts the server, and waits until the pooler has noticed.
-async fn again(server: &PrivatePostgres, bouncer: &str) {
+/// Starts the server, and waits until it serves at `url`, a pooler's perhaps.
+async fn again(server: &PrivatePostgres, url: &str) {
     server.start_again().await;
-    eventually("the pooler serves", || async {
-        let session = Session::try_open(bouncer).await.ok()?;
+    eventually("it serves", || async {
+        let session = Session::try_open(url).await.ok()?;
         session.try_run("SELECT 1").await.ok()
     })
     .await;
@@ -98,7 +106,7 @@ async fn again(server: &PrivatePostgres, bouncer: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_number_that_is_given_out_again_is_told_by_the_head() {
-    let told = told_after("UPDATE graphs SET head = 7").await;
+    let told = told_after("UPDATE graphs SET head = 7", true).await;
     assert!(
         matches!(told, PushResult::Accepted { seq: 8, .. }),
         "{told:?}"
@@ -107,12 +115,21 @@ async fn a_number_that_is_given_out_again_is_told_by_the_head() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_number_that_is_given_out_again_is_told_by_the_epoch() {
-    let told = told_after("UPDATE graphs SET head = 2, epoch = 2").await;
+    let told = told_after("UPDATE graphs SET head = 2, epoch = 2", true).await;
     let PushResult::Rejected { reason, .. } = &told else {
         panic!("{told:?}");
     };
     assert!(
         matches!(reason, PushReason::StaleEpoch { epoch: 2 }),
+        "{told:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_remembered_before_a_connection_was_made_is_not_tried() {
+    let told = told_after("UPDATE graphs SET head = 2", false).await;
+    assert!(
+        matches!(told, PushResult::Accepted { seq: 3, .. }),
         "{told:?}"
     );
 }

@@ -201,6 +201,24 @@ async fn what_is_changed_by_hand_is_seen_at_once() {
     two.scene.counters_are_exact(&two.key).await;
 }
 
+/// Who is not known is looked up, and those who were known before stay so; not those who have lost
+/// their key meanwhile.
+#[tokio::test]
+async fn who_has_lost_the_key_is_not_known_for_anothers_sake() {
+    let two = Two::new().await;
+    let [first, second, third] = [0, 1, 2].map(|at| &two.devices[at]);
+    by_hand(
+        &two.scene,
+        "UPDATE wraps SET wrap = NULL WHERE device = 'd1'",
+    )
+    .await;
+    two.taken(third, "unknown").await;
+    let reason = two.refused(second, "after").await;
+    assert!(matches!(reason, PushReason::NotHolder), "{reason:?}");
+    two.taken(first, "beside it").await;
+    two.scene.counters_are_exact(&two.key).await;
+}
+
 /// A push that comes while somebody revokes its device waits, and is told what was done.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_push_waits_for_whoever_has_the_graph() {

@@ -352,7 +352,7 @@ async fn nothing_acknowledged_is_lost_to_kill_9() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_is_an_interruption() {
     under_load(PrivatePostgres::start().await, |server, _| async move {
-        server.restart().await
+        server.restart().await;
     })
     .await;
 }

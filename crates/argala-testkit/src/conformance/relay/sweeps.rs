@@ -9,7 +9,7 @@ use std::{
 };
 
 use argala_core::{
-    Access, Outcome, Rejection, StoreError, StoreResult, Upload,
+    Access, IdempotencyKey, Outcome, Rejection, StoreError, StoreResult, Upload,
     ports::{BlobStore, Event, ForgetReason, ObjectKey, store::Pulled},
     sweep::{Sweep, SweepOptions, SweepReport},
 };
@@ -287,6 +287,36 @@ pub async fn old_tombstones_go_and_older_cursors_expire(fresh: Fresh<RelayPorts>
     assert_eq!(pass(&sweep).await.tombstones, 0);
 }
 
+/// Whatever was swept meanwhile.
+pub async fn an_idempotency_key_answers_for_a_day(fresh: Fresh<RelayPorts>) {
+    let rig = Rig::new(fresh.replica(0));
+    rig.keyed().await;
+    let sweep = rig.sweep();
+    let push = async || {
+        let access = access(&rig, &rig.laptop).await;
+        let request = rig.one(&rig.laptop, &access, "record", "first");
+        let key = IdempotencyKey {
+            key: "key".to_owned(),
+            body_sha256: [0; 32],
+        };
+        let pushed = rig.relay.push(&access, request, Some(key)).await;
+        pushed.expect("answered").head
+    };
+    assert_eq!(push().await, 1);
+    rig.push(&rig.laptop, "record", "second")
+        .await
+        .expect("pushed");
+    // Whichever slots the sweep takes for old on the way, the key is in none of them.
+    for _ in 0..24 {
+        assert_eq!(pass(&sweep).await.idempotency_keys, 0);
+        assert_eq!(push().await, 1, "what it was answered before");
+        rig.clock.advance(DAY / 24);
+    }
+    rig.clock.advance(DAY);
+    assert_eq!(pass(&sweep).await.idempotency_keys, 1);
+    assert_eq!(push().await, 3, "a push of its own");
+}
+
 /// A put that came through after its row had gone. One that is young may be under way.
 pub async fn an_object_that_no_row_names_is_removed(fresh: Fresh<RelayPorts>) {
     let rig = Rig::new(fresh.replica(0));
@@ -309,6 +339,39 @@ pub async fn an_object_that_no_row_names_is_removed(fresh: Fresh<RelayPorts>) {
     assert_eq!(pass(&sweep).await.leaked, 0);
 }
 
+/// Objects of the store's that no row names, of these numbers, and a clock by which they are old.
+async fn strays<const N: usize>(rig: &Rig, numbers: [u8; N]) -> [ObjectKey; N] {
+    let strays = numbers.map(|number| ObjectKey::new(rig.store.instance(), [number; 16]));
+    for object in &strays {
+        let body = Box::pin(stream::iter([Ok(Bytes::from_static(b"stray"))]));
+        rig.blobs.put(object, 5, body).await.expect("stored");
+    }
+    rig.clock.advance(3_650 * DAY);
+    strays
+}
+
+/// In two rounds, of which the first ends with the last name.
+pub async fn a_comparison_that_begins_in_the_middle_comes_round(fresh: Fresh<RelayPorts>) {
+    let rig = Rig::new(fresh.replica(0));
+    let options = SweepOptions {
+        pages: 1,
+        ..SweepOptions::default()
+    };
+    let sweep = Sweep::new(
+        Arc::clone(&rig.store),
+        Arc::clone(&rig.blobs),
+        Arc::new(rig.directory.clone()),
+        options,
+    )
+    .clock(Arc::new(rig.clock.clone()))
+    .compare_from([0x80; 16]);
+    strays(&rig, [0x10, 0x7f, 0x81, 0xf0, 0xff]).await;
+    assert_eq!(pass(&sweep).await.leaked, 3);
+    assert_eq!(pass(&sweep).await.leaked, 2);
+    strays(&rig, [0x10]).await;
+    assert_eq!(pass(&sweep).await.leaked, 1, "and so on, an hour later");
+}
+
 /// Removals fail for as long as this says so.
 #[derive(Default)]
 struct Broken(AtomicBool);
@@ -323,21 +386,26 @@ impl Interpose for Broken {
     }
 }
 
-/// It is counted, comes up again, and is told of once.
-pub async fn an_object_that_cannot_be_removed_comes_up_again(fresh: Fresh<RelayPorts>) {
-    let rig = Rig::new(fresh.replica(0));
-    rig.keyed().await;
-    let broken = Arc::new(Broken::default());
+/// A sweep whose removals do.
+fn broken_sweep(rig: &Rig, broken: &Arc<Broken>) -> Sweep {
     let blobs: Arc<dyn BlobStore> =
-        Interposed::new(Arc::clone(&rig.blobs), Arc::clone(&broken) as _);
-    let sweep = Sweep::new(
+        Interposed::new(Arc::clone(&rig.blobs), Arc::clone(broken) as _);
+    Sweep::new(
         Arc::clone(&rig.store),
         blobs,
         Arc::new(rig.directory.clone()),
         SweepOptions::default(),
     )
     .clock(Arc::new(rig.clock.clone()))
-    .events(Arc::new(rig.events.clone()));
+    .events(Arc::new(rig.events.clone()))
+}
+
+/// It is counted, comes up again, and is told of once.
+pub async fn an_object_that_cannot_be_removed_comes_up_again(fresh: Fresh<RelayPorts>) {
+    let rig = Rig::new(fresh.replica(0));
+    rig.keyed().await;
+    let broken = Arc::new(Broken::default());
+    let sweep = broken_sweep(&rig, &broken);
     put(&rig, BlobPolicy::Expire, Some(60)).await;
     rig.clock.advance(Duration::from_secs(61));
     drop(rig.events.take());
@@ -354,6 +422,21 @@ pub async fn an_object_that_cannot_be_removed_comes_up_again(fresh: Fresh<RelayP
     assert_eq!(pass(&sweep).await.forgotten["expired"], 1);
     assert_eq!(forgotten(&rig), [ForgetReason::Expired]);
     assert_eq!(pass(&sweep).await, SweepReport::default());
+}
+
+/// A store that fails is not asked over and over, and one object holds up no other for ever.
+pub async fn leaked_objects_that_cannot_be_removed_come_up_again(fresh: Fresh<RelayPorts>) {
+    let rig = Rig::new(fresh.replica(0));
+    let broken = Arc::new(Broken::default());
+    let sweep = broken_sweep(&rig, &broken);
+    strays(&rig, [1, 2, 3]).await;
+    broken.0.store(true, Ordering::SeqCst);
+    assert_eq!(pass(&sweep).await.failed, 1, "and no other is tried");
+    broken.0.store(false, Ordering::SeqCst);
+    assert_eq!(pass(&sweep).await.leaked, 2, "those behind it");
+    assert_eq!(pass(&sweep).await, SweepReport::default());
+    rig.clock.advance(DAY / 24);
+    assert_eq!(pass(&sweep).await.leaked, 1, "in the next round");
 }
 
 /// Each kind, with why; and all of it is still there.

@@ -20,6 +20,7 @@ mod plans;
 mod relay;
 mod remembered;
 mod scene;
+mod sized;
 mod statements;
 mod sweeping;
 mod sweeps;

@@ -92,6 +92,9 @@ macro_rules! relay_conformance {
                 a_comparison_that_begins_in_the_middle_comes_round,
                 an_object_that_cannot_be_removed_comes_up_again,
                 leaked_objects_that_cannot_be_removed_come_up_again,
+                a_blob_store_that_fails_is_asked_once_a_pass,
+                a_pass_ends_in_time,
+                a_blob_that_is_being_deleted_is_left_to_its_caller,
                 what_a_pass_would_forget_is_told,
             }
         }

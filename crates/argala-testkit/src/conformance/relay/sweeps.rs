@@ -10,7 +10,10 @@ use std::{
 
 use argala_core::{
     Access, IdempotencyKey, Outcome, Rejection, StoreError, StoreResult, Upload,
-    ports::{BlobStore, Event, ForgetReason, ObjectKey, store::Pulled},
+    ports::{
+        BlobStore, Clock as _, Event, ForgetReason, ObjectKey,
+        store::{ForgetBlob, Pulled},
+    },
     sweep::{Sweep, SweepOptions, SweepReport},
 };
 use argala_wire::{StorageKey, blobs::BlobPolicy, records::PushRequest};
@@ -33,8 +36,12 @@ async fn access(rig: &Rig, device: &TestDevice) -> Access {
 }
 
 async fn put(rig: &Rig, policy: BlobPolicy, ttl_seconds: Option<u64>) {
+    put_as(rig, ID, policy, ttl_seconds).await;
+}
+
+async fn put_as(rig: &Rig, id: &str, policy: BlobPolicy, ttl_seconds: Option<u64>) {
     let upload = Upload {
-        id: blob_id(ID),
+        id: blob_id(id),
         size: 7,
         policy,
         ttl_seconds,
@@ -387,14 +394,14 @@ impl Interpose for Broken {
 }
 
 /// A sweep whose removals do.
-fn broken_sweep(rig: &Rig, broken: &Arc<Broken>) -> Sweep {
+fn broken_sweep(rig: &Rig, broken: &Arc<Broken>, options: SweepOptions) -> Sweep {
     let blobs: Arc<dyn BlobStore> =
         Interposed::new(Arc::clone(&rig.blobs), Arc::clone(broken) as _);
     Sweep::new(
         Arc::clone(&rig.store),
         blobs,
         Arc::new(rig.directory.clone()),
-        SweepOptions::default(),
+        options,
     )
     .clock(Arc::new(rig.clock.clone()))
     .events(Arc::new(rig.events.clone()))
@@ -405,7 +412,7 @@ pub async fn an_object_that_cannot_be_removed_comes_up_again(fresh: Fresh<RelayP
     let rig = Rig::new(fresh.replica(0));
     rig.keyed().await;
     let broken = Arc::new(Broken::default());
-    let sweep = broken_sweep(&rig, &broken);
+    let sweep = broken_sweep(&rig, &broken, SweepOptions::default());
     put(&rig, BlobPolicy::Expire, Some(60)).await;
     rig.clock.advance(Duration::from_secs(61));
     drop(rig.events.take());
@@ -416,6 +423,8 @@ pub async fn an_object_that_cannot_be_removed_comes_up_again(fresh: Fresh<RelayP
     for _ in 0..3 {
         rig.clock.advance(Duration::from_secs(61));
         assert_eq!(pass(&sweep).await.failed, 1);
+        let again = pass(&sweep).await;
+        assert_eq!(again, SweepReport::default(), "others have their turn");
     }
     broken.0.store(false, Ordering::SeqCst);
     rig.clock.advance(Duration::from_secs(61));
@@ -424,11 +433,77 @@ pub async fn an_object_that_cannot_be_removed_comes_up_again(fresh: Fresh<RelayP
     assert_eq!(pass(&sweep).await, SweepReport::default());
 }
 
+/// However much is due.
+pub async fn a_blob_store_that_fails_is_asked_once_a_pass(fresh: Fresh<RelayPorts>) {
+    let rig = Rig::new(fresh.replica(0));
+    rig.keyed().await;
+    for number in 0..3 {
+        let id = format!("a-blob-of-number-{number}");
+        put_as(&rig, &id, BlobPolicy::Expire, Some(60)).await;
+    }
+    rig.clock.advance(Duration::from_secs(61));
+    let broken = Arc::new(Broken::default());
+    broken.0.store(true, Ordering::SeqCst);
+    let options = SweepOptions {
+        batch: 1,
+        ..SweepOptions::default()
+    };
+    let sweep = broken_sweep(&rig, &broken, options);
+    assert_eq!(pass(&sweep).await.failed, 1);
+    broken.0.store(false, Ordering::SeqCst);
+    assert_eq!(pass(&sweep).await.forgotten["expired"], 2);
+}
+
+/// And the next goes on.
+pub async fn a_pass_ends_in_time(fresh: Fresh<RelayPorts>) {
+    let rig = Rig::new(fresh.replica(0));
+    rig.keyed().await;
+    let access = access(&rig, &rig.laptop).await;
+    let mut delete: PushRequest = rig.one(&rig.laptop, &access, "goes", "");
+    let gone = |id| rig.laptop.tombstone(access.key(), id, 1);
+    delete.records = vec![gone("one"), gone("two"), gone("three")];
+    rig.relay.push(&access, delete, None).await.expect("pushed");
+    rig.clock.advance(91 * DAY);
+    let options = SweepOptions {
+        batch: 1,
+        stage_time: Duration::ZERO,
+        ..SweepOptions::default()
+    };
+    let sweep = broken_sweep(&rig, &Arc::default(), options);
+    for _ in 0..3 {
+        let report = pass(&sweep).await;
+        assert_eq!((report.tombstones, report.cut_short), (1, true));
+    }
+    assert_eq!(pass(&sweep).await.tombstones, 0);
+}
+
+/// Whoever deleted it is at work on its object for a minute.
+pub async fn a_blob_that_is_being_deleted_is_left_to_its_caller(fresh: Fresh<RelayPorts>) {
+    let rig = Rig::new(fresh.replica(0));
+    rig.keyed().await;
+    put(&rig, BlobPolicy::Keep, None).await;
+    let forget = ForgetBlob {
+        key: acme(),
+        id: blob_id(ID),
+        by: rig.laptop.to_ref(),
+        now: rig.clock.now(),
+    };
+    let marked = rig.store.forget_blob(forget).await.expect("answered");
+    assert!(marked.is_some());
+    let sweep = rig.sweep();
+    drop(rig.events.take());
+    rig.clock.advance(Duration::from_secs(60));
+    assert_eq!(pass(&sweep).await, SweepReport::default());
+    rig.clock.advance(Duration::from_millis(1));
+    assert_eq!(pass(&sweep).await.forgotten["requested"], 1);
+    assert_eq!(forgotten(&rig), [ForgetReason::Requested]);
+}
+
 /// A store that fails is not asked over and over, and one object holds up no other for ever.
 pub async fn leaked_objects_that_cannot_be_removed_come_up_again(fresh: Fresh<RelayPorts>) {
     let rig = Rig::new(fresh.replica(0));
     let broken = Arc::new(Broken::default());
-    let sweep = broken_sweep(&rig, &broken);
+    let sweep = broken_sweep(&rig, &broken, SweepOptions::default());
     strays(&rig, [1, 2, 3]).await;
     broken.0.store(true, Ordering::SeqCst);
     assert_eq!(pass(&sweep).await.failed, 1, "and no other is tried");

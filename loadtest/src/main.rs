@@ -8,6 +8,9 @@
 //! `loadtest cost` counts what one request costs the database: statements, round trips, bytes of
 //! write-ahead log.
 //!
+//! `loadtest sweep` sets passes of the sweep beside each other that have as much to forget, on databases
+//! that hold more and more.
+//!
 //! `cargo xtask bench` starts a Postgres for it, builds it for release and runs it.
 
 #![expect(
@@ -21,6 +24,7 @@ mod cost;
 mod cpu;
 mod measure;
 mod report;
+mod sweep;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -38,6 +42,8 @@ enum What {
     Compare(compare::Options),
     /// What one request costs in statements, round trips and write-ahead log.
     Cost(cost::Options),
+    /// What a pass of the sweep costs by how much is stored.
+    Sweep(sweep::Options),
 }
 
 fn main() -> Result<()> {
@@ -47,5 +53,6 @@ fn main() -> Result<()> {
     match Cli::parse().what {
         What::Compare(options) => runtime.block_on(compare::run(options)),
         What::Cost(options) => runtime.block_on(cost::run(options)),
+        What::Sweep(options) => runtime.block_on(sweep::run(options)),
     }
 }

@@ -185,8 +185,11 @@ fn pool(options: &Options, lease: Duration, state: &Arc<State>) -> Result<Pool, 
         recycling_method: RecyclingMethod::Fast,
     };
     let lease = lease.as_millis().clamp(1, i32::MAX as u128);
+    // The sweep asks for a few rows at a time, and how few is a parameter: a plan that is made without
+    // it reads whole tables for the tenth of them that it expects. Planning anew costs it little.
     let settings = format!(
-        "{}; SET SESSION idle_session_timeout = {lease}",
+        "{}; SET SESSION idle_session_timeout = {lease}; \
+         SET SESSION plan_cache_mode = force_custom_plan; SET SESSION jit = off",
         options.timeouts_sql("SESSION")
     );
     let state = Arc::clone(state);

@@ -12,7 +12,6 @@ use tokio_postgres::{
     types::{ToSql, Type},
 };
 
-pub(crate) use crate::batch::SLOTS;
 use crate::{
     batch::{Answers, Batch, Content, Kept, Key, Records, Standing, Told},
     columns::{Version, device_ref, first, get, hash, int, number},

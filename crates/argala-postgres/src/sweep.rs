@@ -18,7 +18,6 @@ use tokio_postgres::{Row, types::Type};
 use crate::{
     columns::{all, first, get, limit, number, object, text},
     failure::Work,
-    push::SLOTS,
     run::Database,
     session::{Sql, Tx},
     upkeep::reason,
@@ -268,20 +267,27 @@ fn doomed(row: &Row) -> Work<Doomed> {
     })
 }
 
-/// Slots of idempotency keys that hold old ones and no others, and how many: before.
+/// Slots of idempotency keys that hold old ones and no others: before. The newest is found by its
+/// time, however many there are.
 const WHOLE_SLOTS: Sql = Sql {
-    text: "SELECT s.slot, CASE
-               WHEN EXISTS (SELECT 1 FROM idempotency i WHERE i.slot = s.slot AND i.at >= $1)
-               THEN 0
-               ELSE (SELECT count(*) FROM idempotency i WHERE i.slot = s.slot)
-           END
-           FROM generate_series(0, 3) AS s (slot)",
+    text: "SELECT s.slot FROM generate_series(0, 3) AS s (slot)
+           WHERE (SELECT i.at FROM idempotency i WHERE i.slot = s.slot
+                  ORDER BY i.at DESC LIMIT 1) < $1",
     types: &[Type::INT8],
+};
+
+/// How many keys a slot holds.
+const COUNT_SLOT: Sql = Sql {
+    text: "SELECT count(*) FROM idempotency WHERE slot = $1",
+    types: &[Type::INT4],
 };
 
 /// Whether a slot still holds none but old ones: slot, before.
 const IS_OLD: Sql = Sql {
-    text: "SELECT NOT EXISTS (SELECT 1 FROM idempotency i WHERE i.slot = $1 AND i.at >= $2)",
+    text: "SELECT coalesce(
+               (SELECT i.at FROM idempotency i WHERE i.slot = $1 ORDER BY i.at DESC LIMIT 1) < $2,
+               true
+           )",
     types: &[Type::INT4, Type::INT8],
 };
 
@@ -319,29 +325,31 @@ pub(crate) async fn drop_idempotency(
 ) -> StoreResult<u64> {
     const OPERATION: &str = "remove idempotency keys";
     let at = before.as_millis();
-    let whole: Vec<(i32, u64)> = database
+    let whole: Vec<i32> = database
         .find(OPERATION, &WHOLE_SLOTS, &[&at], |rows| {
-            all(rows, |row| Ok((get(row, 0)?, number(row, 1)?)))
+            all(rows, |row| get(row, 0))
         })
         .await?;
-    debug_assert_eq!(whole.len() as i64, SLOTS);
     let mut dropped = 0;
-    for (slot, count) in whole {
-        if count > 0 {
-            let emptied = database
-                .update(OPERATION, &(slot, at), |tx, (slot, at)| {
-                    Box::pin(empty(tx, *slot, *at))
-                })
-                .await;
-            match emptied {
-                Ok(true) => dropped += count,
-                Ok(false) => {}
-                // Somebody reads it for longer than it may be held up. The next pass comes again.
-                Err(error) => tracing::debug!(
-                    error = &error as &dyn std::error::Error,
-                    "a slot of idempotency keys was not emptied"
-                ),
-            }
+    for slot in whole {
+        let count = database
+            .find(OPERATION, &COUNT_SLOT, &[&slot], |rows| {
+                Ok(first(rows, |row| number(row, 0))?.unwrap_or(0))
+            })
+            .await?;
+        let emptied = database
+            .update(OPERATION, &(slot, at), |tx, (slot, at)| {
+                Box::pin(empty(tx, *slot, *at))
+            })
+            .await;
+        match emptied {
+            Ok(true) => dropped += count,
+            Ok(false) => {}
+            // Somebody reads it for longer than it may be held up. The next pass comes again.
+            Err(error) => tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "a slot of idempotency keys was not emptied"
+            ),
         }
     }
     if dropped >= at_most as u64 {

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use argala_core::{
     StoreResult,
-    ports::SweepStore,
+    ports::{ForgetReason, Random, SweepStore, SystemRandom},
     sweep::{Sweep, SweepOptions, SweepReport},
 };
 
@@ -26,9 +26,11 @@ pub fn sweep(config: &Config, ports: &Ports, store: Arc<dyn SweepStore>) -> Swee
         ..SweepOptions::default()
     };
     let directory = Arc::clone(&ports.directory);
+    let random: &dyn Random = &SystemRandom;
     Sweep::new(store, Arc::clone(&ports.blobs), directory, options)
         .clock(Arc::clone(&ports.clock))
         .events(Arc::new(EventLog))
+        .compare_from(random.bytes())
 }
 
 /// Runs passes for ever, `every` so often; not at all where that is zero. Where passes fail, they
@@ -61,15 +63,38 @@ pub fn pause(every: Duration, failures: u32) -> Duration {
         .min(LONGEST_PAUSE.max(every))
 }
 
+/// One line for a pass; each count by the name that `sweeper once` gives it, and blobs by the reason
+/// that `blob.forget` tells.
+macro_rules! line {
+    ($level:ident, $report:expr) => {
+        tracing::$level!(
+            requested = $report.of(ForgetReason::Requested),
+            expired = $report.of(ForgetReason::Expired),
+            delivered = $report.of(ForgetReason::Delivered),
+            orphaned = $report.of(ForgetReason::Orphaned),
+            abandoned = $report.of(ForgetReason::Abandoned),
+            leakedObjects = $report.leaked,
+            tombstones = $report.tombstones,
+            idempotencyKeys = $report.idempotency_keys,
+            abandonedGraphs = $report.abandoned,
+            erasedRows = $report.erased,
+            failed = $report.failed,
+            doubts = $report.doubts,
+            more = $report.cut_short,
+            "swept"
+        )
+    };
+}
+
 /// Logs what a pass has done; whether it ended well.
 pub fn told(outcome: &StoreResult<SweepReport>) -> bool {
     match outcome {
         Ok(report) if *report == SweepReport::default() => {
-            tracing::debug!(?report, "swept");
+            line!(debug, report);
             true
         }
         Ok(report) => {
-            tracing::info!(?report, "swept");
+            line!(info, report);
             true
         }
         Err(error) => {

@@ -13,7 +13,8 @@ use crate::{
     StoreResult,
     erase::Eraser,
     ports::{
-        BlobStore, Clock, Directory, EventSink, NoEvents, ObjectKey, SystemClock, store::SweepStore,
+        BlobStore, Clock, Directory, EventSink, ForgetReason, NoEvents, ObjectKey, SystemClock,
+        store::SweepStore,
     },
 };
 
@@ -69,6 +70,14 @@ pub struct SweepReport {
     pub cut_short: bool,
 }
 
+impl SweepReport {
+    /// How many blobs were forgotten for this reason.
+    #[must_use]
+    pub fn of(&self, reason: ForgetReason) -> u64 {
+        self.forgotten.get(reason.as_str()).copied().unwrap_or(0)
+    }
+}
+
 /// How far the comparison of objects with rows has come.
 #[derive(Debug, Default)]
 struct Place {
@@ -76,6 +85,8 @@ struct Place {
     after: Option<ObjectKey>,
     /// When the next round begins.
     next: Option<Timestamp>,
+    /// Whether this round began in the middle: another follows it at once.
+    from_middle: bool,
 }
 
 /// Forgets what is due, pass by pass, over the ports.
@@ -137,6 +148,22 @@ impl Sweep {
             self.options.patience,
         );
         self
+    }
+
+    /// Begins to compare objects with rows at this name, and at the first when the last has been had.
+    /// Names are random: give a random one, and a job that has only the time for some of them each
+    /// time comes upon all of them, though nobody remembers how far it came.
+    #[must_use]
+    pub fn compare_from(self, random: [u8; 16]) -> Self {
+        let place = Place {
+            after: Some(ObjectKey::new(self.store.instance(), random)),
+            next: None,
+            from_middle: true,
+        };
+        Self {
+            place: Mutex::new(place),
+            ..self
+        }
     }
 
     /// Runs one pass: blobs that have expired, uploads that were never finished, blobs whose

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, future::Future, time::Duration};
 use argala_wire::{MemberId, Owners, StorageKey, Timestamp, devices::DeviceRef};
 use tokio::time::Instant;
 
-use super::{Place, Sweep, SweepReport};
+use super::{Sweep, SweepReport};
 use crate::{
     StoreResult,
     erase::{Removed, slow},
@@ -320,23 +320,32 @@ impl<'a> Pass<'a> {
             let Some(page) = self.list(place.after.as_ref()).await else {
                 return Ok(());
             };
-            let leaked = leaked(self.sweep, &page, self.now).await?;
-            for object in &leaked {
-                let deleting = self.sweep.blobs.delete(object);
+            for object in leaked(self.sweep, &page, self.now).await? {
+                if Instant::now() >= self.ends {
+                    self.report.cut_short = true;
+                    return Ok(());
+                }
+                let deleting = self.sweep.blobs.delete(&object);
                 let deleted = tokio::time::timeout(self.sweep.options.patience, deleting).await;
+                // One that cannot be removed holds up none behind it: the next pass goes on there.
+                place.after = Some(object);
                 match deleted.unwrap_or_else(|_| Err(slow("remove an object"))) {
                     Ok(()) => self.report.leaked += 1,
-                    Err(error) => self.fail(&error),
+                    Err(error) => {
+                        self.fail(&error);
+                        return Ok(());
+                    }
                 }
             }
-            if page.len() < PAGE {
-                *place = Place {
-                    after: None,
-                    next: Some(self.now.saturating_add(LEAKED_AFTER)),
-                };
-                return Ok(());
+            if page.len() == PAGE {
+                place.after = page.into_iter().next_back().map(|listed| listed.key);
+            } else {
+                place.after = None;
+                if !std::mem::take(&mut place.from_middle) {
+                    place.next = Some(self.now.saturating_add(LEAKED_AFTER));
+                    return Ok(());
+                }
             }
-            place.after = page.into_iter().next_back().map(|listed| listed.key);
             if !self.goes_on(began).await {
                 return Ok(());
             }

@@ -18,3 +18,4 @@ mod roster;
 mod rotate;
 mod shared;
 mod shelf;
+mod sweep;

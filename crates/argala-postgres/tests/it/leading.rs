@@ -82,10 +82,12 @@ async fn a_leader_whose_connection_breaks_knows_at_once() {
     let kill = "SELECT pg_terminate_backend(pid) FROM pg_locks
                 WHERE locktype = 'advisory' AND pid <> pg_backend_pid()
                   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    let (_, killed) = tokio::join!(
-        tokio::time::timeout(LONG / 2, first.lost()),
+    // Before it would have given the next sign of life.
+    let (lost, killed) = tokio::join!(
+        tokio::time::timeout(LONG / 4, first.lost()),
         beside.column(kill)
     );
+    lost.unwrap();
     assert_eq!(killed.len(), 1);
     is_out(&first).await;
     next(&database).await;

@@ -22,6 +22,7 @@ mod relay;
 mod remembered;
 mod scene;
 mod shapes;
+mod sized;
 mod statements;
 mod sweeping;
 mod sweeps;

@@ -1,12 +1,12 @@
 //! What a sweep and an operator ask for: found by indexes, and known to whoever remembers a graph.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use argala_core::ports::{
     ForgetReason, ObjectKey, Store, SweepStore, UpkeepStore,
     store::{CommitBlob, Emptiness, Idempotency},
 };
-use argala_testkit::{EPOCH, TestDevice, blob_id, member};
+use argala_testkit::{EPOCH, TestDevice, blob_id, eventually, member};
 use argala_wire::{StorageKey, blobs::BlobPolicy};
 
 use crate::{
@@ -131,6 +131,119 @@ async fn counters_that_are_wrong_are_mended() {
     let told = scene.db.mend(&acme).await.unwrap().unwrap();
     assert_ne!(told.stored, told.counted);
     scene.counters_are_exact(&acme).await;
+}
+
+/// What others write meanwhile is counted, too.
+#[tokio::test]
+async fn counters_are_mended_under_the_graphs_lock() {
+    let scene = Scene::new().await;
+    let (acme, _, _) = filled(&scene).await;
+    let beside = scene.beside().await;
+    beside
+        .run(
+            "UPDATE graphs SET tombstones = 77 WHERE low IS NULL;
+             BEGIN;
+             UPDATE graphs SET records = records + 1 WHERE low IS NULL;
+             INSERT INTO records (graph, record, seq, epoch, by_member, by_device, at, deleted, bytes,
+                                  ciphertext)
+             SELECT id, 'another', 99, 1, 'sam', 'd0', 0, false, 0, '' FROM graphs WHERE low IS NULL",
+        )
+        .await;
+    let mending = {
+        let (db, acme) = (Arc::clone(&scene.db), acme.clone());
+        tokio::spawn(async move { db.mend(&acme).await })
+    };
+    until_somebody_waits(&scene).await;
+    beside.run("COMMIT").await;
+    mending.await.unwrap().unwrap().unwrap();
+    scene.counters_are_exact(&acme).await;
+}
+
+/// What was due when it was looked for and is not any more stays; what is still is not passed over,
+/// though somebody writes to its graph just then.
+#[tokio::test]
+async fn what_is_due_is_looked_at_again_under_the_graphs_lock() {
+    let scene = Scene::new().await;
+    let (acme, by, _) = filled(&scene).await;
+    let [lives, stays] = [(2, "a-blob-that-lives-on"), (3, "a-blob-that-is-given-up")]
+        .map(|(number, id)| (object(&scene.db, number), blob_id(id)));
+    for (object, id) in [&lives, &stays] {
+        let request = reserve(&acme, &by, id.clone(), object.clone());
+        scene.db.reserve_blob(request).await.unwrap();
+    }
+    let beside = scene.beside().await;
+    beside
+        .run(&format!(
+            "BEGIN; SELECT 1 FROM graphs WHERE low IS NULL FOR NO KEY UPDATE;
+             UPDATE blobs SET state = 'live', sha256 = '' WHERE object = '{}'",
+            lives.0
+        ))
+        .await;
+    let later = EPOCH.saturating_add(Duration::from_secs(1));
+    let dooming = {
+        let db = Arc::clone(&scene.db);
+        tokio::spawn(async move { db.doom_blobs(later, later, EPOCH, 9).await })
+    };
+    until_somebody_waits(&scene).await;
+    beside.run("COMMIT").await;
+    let doomed = dooming.await.unwrap().unwrap();
+    let objects: Vec<_> = doomed.into_iter().map(|it| it.object).collect();
+    assert_eq!(objects, [stays.0]);
+    scene.counters_are_exact(&acme).await;
+}
+
+/// Its bytes are given back once, and its object has a row until that is removed.
+#[tokio::test]
+async fn a_delivered_blob_is_marked_once() {
+    let scene = Scene::new().await;
+    let (acme, by, delivered) = filled(&scene).await;
+    let delivering = [(acme.clone(), delivered.clone())];
+    for count in [1, 0] {
+        let doomed = scene.db.doom_delivered(&delivering, EPOCH).await.unwrap();
+        assert_eq!(doomed.len(), count);
+        scene.counters_are_exact(&acme).await;
+    }
+    let pending = object(&scene.db, 2);
+    let request = reserve(&acme, &by, blob_id("a-blob-on-its-way"), pending.clone());
+    scene.db.reserve_blob(request).await.unwrap();
+    let named = [pending, delivered];
+    assert_eq!(scene.db.unknown_objects(&named).await.unwrap(), []);
+}
+
+/// Returns once a session of the scene's database waits for a lock.
+async fn until_somebody_waits(scene: &Scene) {
+    let watch = scene.beside().await;
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    eventually("somebody waits", || async {
+        (watch.text(waiting).await != "0").then_some(())
+    })
+    .await;
+}
+
+/// A slot that was old when it was looked at may have got a key before it is locked.
+#[tokio::test]
+async fn a_slot_that_gets_a_key_meanwhile_is_not_emptied() {
+    let scene = Scene::new().await;
+    filled(&scene).await;
+    let beside = scene.beside().await;
+    beside
+        .run(
+            "BEGIN;
+             INSERT INTO idempotency (slot, graph, member, device, key, at, body, answer)
+             SELECT slot, graph, member, device, 'newer', 1::bigint << 50, '', '' FROM idempotency",
+        )
+        .await;
+    let later = EPOCH.saturating_add(Duration::from_secs(100 * 24 * 60 * 60));
+    let dropping = {
+        let db = Arc::clone(&scene.db);
+        tokio::spawn(async move { db.drop_idempotency(later, 9).await })
+    };
+    until_somebody_waits(&scene).await;
+    beside.run("COMMIT").await;
+    assert!(dropping.await.unwrap().unwrap() <= 1);
+    let left = "SELECT count(*) FROM idempotency WHERE key = 'newer'";
+    assert_eq!(beside.text(left).await, "1");
 }
 
 /// Whoever remembers a graph writes to it only where its row has the version still that it had.

@@ -1,9 +1,11 @@
 //! An S3 of one's own, in this process.
 
 use std::{
-    env, fs,
+    env,
+    fs::{self, File},
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
+    time::Duration,
 };
 
 use hyper_util::{
@@ -179,6 +181,35 @@ impl S3Server {
     #[must_use]
     pub fn lose(&self, bucket: &str, object: &str) -> bool {
         fs::remove_file(self.folder.join(bucket).join(object)).is_ok()
+    }
+
+    /// Puts an object there behind everybody's back.
+    ///
+    /// # Panics
+    /// Where it cannot be written.
+    pub fn plant(&self, bucket: &str, object: &str, content: &[u8]) {
+        let path = self.folder.join(bucket).join(object);
+        let folder = path.parent().expect("an object lies in its bucket");
+        fs::create_dir_all(folder).expect("a folder");
+        fs::write(path, content).expect("an object");
+    }
+
+    /// Makes an object be as old as this.
+    ///
+    /// # Panics
+    /// Where there is none of that name.
+    pub fn age(&self, bucket: &str, object: &str, age: Duration) {
+        let path = self.folder.join(bucket).join(object);
+        let file = File::options().write(true).open(path).expect("an object");
+        let written = file.metadata().and_then(|it| it.modified());
+        let written = written.expect("a time") - age;
+        file.set_modified(written).expect("another time");
+    }
+
+    /// Whether a bucket has an object, whatever its name.
+    #[must_use]
+    pub fn holds(&self, bucket: &str, object: &str) -> bool {
+        self.folder.join(bucket).join(object).is_file()
     }
 
     /// The names of the objects in a bucket, sorted.

@@ -4,3 +4,4 @@
 mod command;
 mod postgres;
 mod process;
+mod relay;

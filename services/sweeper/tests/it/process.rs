@@ -28,15 +28,37 @@ pub(crate) fn sweeper() -> Command {
 
 /// Runs a command on the database at `url` that ends by itself.
 pub(crate) fn run(url: &str, args: &[&str]) -> Output {
-    sweeper().args(args).envs(on(url)).output().unwrap()
+    run_with(&Settings::on(url), args)
 }
 
-/// The variables that put a sweeper on the database at `url`.
-pub(crate) fn on(url: &str) -> [(&str, &str); 2] {
-    [
-        ("ARGALA__STORE__KIND", "postgres"),
-        ("ARGALA__STORE__URL", url),
-    ]
+/// Runs a command with these settings that ends by itself.
+pub(crate) fn run_with(settings: &Settings, args: &[&str]) -> Output {
+    let mut command = sweeper();
+    command.args(args).envs(settings.variables());
+    command.output().unwrap()
+}
+
+/// What a cluster's relays and sweepers are told by their environment.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings(Vec<(String, String)>);
+
+impl Settings {
+    /// Those that put a process on the database at `url`.
+    pub(crate) fn on(url: &str) -> Self {
+        let mut settings = Self(Vec::new());
+        settings.set("STORE__KIND", "postgres");
+        settings.set("STORE__URL", url);
+        settings
+    }
+
+    pub(crate) fn set(&mut self, key: &str, value: &str) {
+        self.0.push((format!("ARGALA__{key}"), value.to_owned()));
+    }
+
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        let pairs = self.0.iter();
+        pairs.map(|(name, value)| (name.as_str(), value.as_str()))
+    }
 }
 
 /// A sweeper that runs.
@@ -50,11 +72,16 @@ pub(crate) struct Running {
 impl Running {
     /// Starts one that sweeps every second, and may be silent for two.
     pub(crate) fn start(url: &str) -> Self {
+        Self::start_with(&Settings::on(url))
+    }
+
+    /// The same, with these settings.
+    pub(crate) fn start_with(settings: &Settings) -> Self {
         let mut child = sweeper()
             .args(["run", "--admin-listen", "127.0.0.1:0"])
             .args(["--set", "sweep.interval=1s", "--set", "sweep.lease=2s"])
             .args(["--set", "log.level=info"])
-            .envs(on(url))
+            .envs(settings.variables())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

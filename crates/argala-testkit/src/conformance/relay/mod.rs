@@ -87,8 +87,14 @@ macro_rules! relay_conformance {
                 the_graph_of_a_group_that_is_long_empty_goes,
                 an_emptiness_that_is_broken_begins_anew,
                 old_tombstones_go_and_older_cursors_expire,
+                an_idempotency_key_answers_for_a_day,
                 an_object_that_no_row_names_is_removed,
+                a_comparison_that_begins_in_the_middle_comes_round,
                 an_object_that_cannot_be_removed_comes_up_again,
+                leaked_objects_that_cannot_be_removed_come_up_again,
+                a_blob_store_that_fails_is_asked_once_a_pass,
+                a_pass_ends_in_time,
+                a_blob_that_is_being_deleted_is_left_to_its_caller,
                 what_a_pass_would_forget_is_told,
             }
         }

@@ -9,8 +9,11 @@ use std::{
 };
 
 use argala_core::{
-    Access, Outcome, Rejection, StoreError, StoreResult, Upload,
-    ports::{BlobStore, Event, ForgetReason, ObjectKey, store::Pulled},
+    Access, IdempotencyKey, Outcome, Rejection, StoreError, StoreResult, Upload,
+    ports::{
+        BlobStore, Clock as _, Event, ForgetReason, ObjectKey,
+        store::{ForgetBlob, Pulled},
+    },
     sweep::{Sweep, SweepOptions, SweepReport},
 };
 use argala_wire::{StorageKey, blobs::BlobPolicy, records::PushRequest};
@@ -33,8 +36,12 @@ async fn access(rig: &Rig, device: &TestDevice) -> Access {
 }
 
 async fn put(rig: &Rig, policy: BlobPolicy, ttl_seconds: Option<u64>) {
+    put_as(rig, ID, policy, ttl_seconds).await;
+}
+
+async fn put_as(rig: &Rig, id: &str, policy: BlobPolicy, ttl_seconds: Option<u64>) {
     let upload = Upload {
-        id: blob_id(ID),
+        id: blob_id(id),
         size: 7,
         policy,
         ttl_seconds,
@@ -287,6 +294,36 @@ pub async fn old_tombstones_go_and_older_cursors_expire(fresh: Fresh<RelayPorts>
     assert_eq!(pass(&sweep).await.tombstones, 0);
 }
 
+/// Whatever was swept meanwhile.
+pub async fn an_idempotency_key_answers_for_a_day(fresh: Fresh<RelayPorts>) {
+    let rig = Rig::new(fresh.replica(0));
+    rig.keyed().await;
+    let sweep = rig.sweep();
+    let push = async || {
+        let access = access(&rig, &rig.laptop).await;
+        let request = rig.one(&rig.laptop, &access, "record", "first");
+        let key = IdempotencyKey {
+            key: "key".to_owned(),
+            body_sha256: [0; 32],
+        };
+        let pushed = rig.relay.push(&access, request, Some(key)).await;
+        pushed.expect("answered").head
+    };
+    assert_eq!(push().await, 1);
+    rig.push(&rig.laptop, "record", "second")
+        .await
+        .expect("pushed");
+    // Whichever slots the sweep takes for old on the way, the key is in none of them.
+    for _ in 0..24 {
+        assert_eq!(pass(&sweep).await.idempotency_keys, 0);
+        assert_eq!(push().await, 1, "what it was answered before");
+        rig.clock.advance(DAY / 24);
+    }
+    rig.clock.advance(DAY);
+    assert_eq!(pass(&sweep).await.idempotency_keys, 1);
+    assert_eq!(push().await, 3, "a push of its own");
+}
+
 /// A put that came through after its row had gone. One that is young may be under way.
 pub async fn an_object_that_no_row_names_is_removed(fresh: Fresh<RelayPorts>) {
     let rig = Rig::new(fresh.replica(0));
@@ -309,6 +346,39 @@ pub async fn an_object_that_no_row_names_is_removed(fresh: Fresh<RelayPorts>) {
     assert_eq!(pass(&sweep).await.leaked, 0);
 }
 
+/// Objects of the store's that no row names, of these numbers, and a clock by which they are old.
+async fn strays<const N: usize>(rig: &Rig, numbers: [u8; N]) -> [ObjectKey; N] {
+    let strays = numbers.map(|number| ObjectKey::new(rig.store.instance(), [number; 16]));
+    for object in &strays {
+        let body = Box::pin(stream::iter([Ok(Bytes::from_static(b"stray"))]));
+        rig.blobs.put(object, 5, body).await.expect("stored");
+    }
+    rig.clock.advance(3_650 * DAY);
+    strays
+}
+
+/// In two rounds, of which the first ends with the last name.
+pub async fn a_comparison_that_begins_in_the_middle_comes_round(fresh: Fresh<RelayPorts>) {
+    let rig = Rig::new(fresh.replica(0));
+    let options = SweepOptions {
+        pages: 1,
+        ..SweepOptions::default()
+    };
+    let sweep = Sweep::new(
+        Arc::clone(&rig.store),
+        Arc::clone(&rig.blobs),
+        Arc::new(rig.directory.clone()),
+        options,
+    )
+    .clock(Arc::new(rig.clock.clone()))
+    .compare_from([0x80; 16]);
+    strays(&rig, [0x10, 0x7f, 0x81, 0xf0, 0xff]).await;
+    assert_eq!(pass(&sweep).await.leaked, 3);
+    assert_eq!(pass(&sweep).await.leaked, 2);
+    strays(&rig, [0x10]).await;
+    assert_eq!(pass(&sweep).await.leaked, 1, "and so on, an hour later");
+}
+
 /// Removals fail for as long as this says so.
 #[derive(Default)]
 struct Broken(AtomicBool);
@@ -323,21 +393,26 @@ impl Interpose for Broken {
     }
 }
 
+/// A sweep whose removals do.
+fn broken_sweep(rig: &Rig, broken: &Arc<Broken>, options: SweepOptions) -> Sweep {
+    let blobs: Arc<dyn BlobStore> =
+        Interposed::new(Arc::clone(&rig.blobs), Arc::clone(broken) as _);
+    Sweep::new(
+        Arc::clone(&rig.store),
+        blobs,
+        Arc::new(rig.directory.clone()),
+        options,
+    )
+    .clock(Arc::new(rig.clock.clone()))
+    .events(Arc::new(rig.events.clone()))
+}
+
 /// It is counted, comes up again, and is told of once.
 pub async fn an_object_that_cannot_be_removed_comes_up_again(fresh: Fresh<RelayPorts>) {
     let rig = Rig::new(fresh.replica(0));
     rig.keyed().await;
     let broken = Arc::new(Broken::default());
-    let blobs: Arc<dyn BlobStore> =
-        Interposed::new(Arc::clone(&rig.blobs), Arc::clone(&broken) as _);
-    let sweep = Sweep::new(
-        Arc::clone(&rig.store),
-        blobs,
-        Arc::new(rig.directory.clone()),
-        SweepOptions::default(),
-    )
-    .clock(Arc::new(rig.clock.clone()))
-    .events(Arc::new(rig.events.clone()));
+    let sweep = broken_sweep(&rig, &broken, SweepOptions::default());
     put(&rig, BlobPolicy::Expire, Some(60)).await;
     rig.clock.advance(Duration::from_secs(61));
     drop(rig.events.take());
@@ -348,12 +423,95 @@ pub async fn an_object_that_cannot_be_removed_comes_up_again(fresh: Fresh<RelayP
     for _ in 0..3 {
         rig.clock.advance(Duration::from_secs(61));
         assert_eq!(pass(&sweep).await.failed, 1);
+        let again = pass(&sweep).await;
+        assert_eq!(again, SweepReport::default(), "others have their turn");
     }
     broken.0.store(false, Ordering::SeqCst);
     rig.clock.advance(Duration::from_secs(61));
     assert_eq!(pass(&sweep).await.forgotten["expired"], 1);
     assert_eq!(forgotten(&rig), [ForgetReason::Expired]);
     assert_eq!(pass(&sweep).await, SweepReport::default());
+}
+
+/// However much is due.
+pub async fn a_blob_store_that_fails_is_asked_once_a_pass(fresh: Fresh<RelayPorts>) {
+    let rig = Rig::new(fresh.replica(0));
+    rig.keyed().await;
+    for number in 0..3 {
+        let id = format!("a-blob-of-number-{number}");
+        put_as(&rig, &id, BlobPolicy::Expire, Some(60)).await;
+    }
+    rig.clock.advance(Duration::from_secs(61));
+    let broken = Arc::new(Broken::default());
+    broken.0.store(true, Ordering::SeqCst);
+    let options = SweepOptions {
+        batch: 1,
+        ..SweepOptions::default()
+    };
+    let sweep = broken_sweep(&rig, &broken, options);
+    assert_eq!(pass(&sweep).await.failed, 1);
+    broken.0.store(false, Ordering::SeqCst);
+    assert_eq!(pass(&sweep).await.forgotten["expired"], 2);
+}
+
+/// And the next goes on.
+pub async fn a_pass_ends_in_time(fresh: Fresh<RelayPorts>) {
+    let rig = Rig::new(fresh.replica(0));
+    rig.keyed().await;
+    let access = access(&rig, &rig.laptop).await;
+    let mut delete: PushRequest = rig.one(&rig.laptop, &access, "goes", "");
+    let gone = |id| rig.laptop.tombstone(access.key(), id, 1);
+    delete.records = vec![gone("one"), gone("two"), gone("three")];
+    rig.relay.push(&access, delete, None).await.expect("pushed");
+    rig.clock.advance(91 * DAY);
+    let options = SweepOptions {
+        batch: 1,
+        stage_time: Duration::ZERO,
+        ..SweepOptions::default()
+    };
+    let sweep = broken_sweep(&rig, &Arc::default(), options);
+    for _ in 0..3 {
+        let report = pass(&sweep).await;
+        assert_eq!((report.tombstones, report.cut_short), (1, true));
+    }
+    assert_eq!(pass(&sweep).await.tombstones, 0);
+}
+
+/// Whoever deleted it is at work on its object for a minute.
+pub async fn a_blob_that_is_being_deleted_is_left_to_its_caller(fresh: Fresh<RelayPorts>) {
+    let rig = Rig::new(fresh.replica(0));
+    rig.keyed().await;
+    put(&rig, BlobPolicy::Keep, None).await;
+    let forget = ForgetBlob {
+        key: acme(),
+        id: blob_id(ID),
+        by: rig.laptop.to_ref(),
+        now: rig.clock.now(),
+    };
+    let marked = rig.store.forget_blob(forget).await.expect("answered");
+    assert!(marked.is_some());
+    let sweep = rig.sweep();
+    drop(rig.events.take());
+    rig.clock.advance(Duration::from_secs(60));
+    assert_eq!(pass(&sweep).await, SweepReport::default());
+    rig.clock.advance(Duration::from_millis(1));
+    assert_eq!(pass(&sweep).await.forgotten["requested"], 1);
+    assert_eq!(forgotten(&rig), [ForgetReason::Requested]);
+}
+
+/// A store that fails is not asked over and over, and one object holds up no other for ever.
+pub async fn leaked_objects_that_cannot_be_removed_come_up_again(fresh: Fresh<RelayPorts>) {
+    let rig = Rig::new(fresh.replica(0));
+    let broken = Arc::new(Broken::default());
+    let sweep = broken_sweep(&rig, &broken, SweepOptions::default());
+    strays(&rig, [1, 2, 3]).await;
+    broken.0.store(true, Ordering::SeqCst);
+    assert_eq!(pass(&sweep).await.failed, 1, "and no other is tried");
+    broken.0.store(false, Ordering::SeqCst);
+    assert_eq!(pass(&sweep).await.leaked, 2, "those behind it");
+    assert_eq!(pass(&sweep).await, SweepReport::default());
+    rig.clock.advance(DAY / 24);
+    assert_eq!(pass(&sweep).await.leaked, 1, "in the next round");
 }
 
 /// Each kind, with why; and all of it is still there.

@@ -68,7 +68,11 @@ impl Gather {
     ) -> Self {
         let lanes = (options.connections / CONNECTIONS_A_LANE).max(1);
         Self {
-            versioned: Arc::new(Versioned::new(Arc::clone(&database), lanes)),
+            versioned: Arc::new(Versioned::new(
+                Arc::clone(&database),
+                Arc::clone(&remembered),
+                lanes,
+            )),
             remembered,
             database,
             graphs: Mutex::default(),
@@ -201,7 +205,7 @@ impl Gather {
         let Some(state) = self.remembered.take(key, pushes) else {
             return Ok(None);
         };
-        let (decided, told) = match Decided::new(pushes, state) {
+        let (decided, told) = match Decided::new(pushes, generation, state) {
             Ok(decided) => decided,
             Err(state) => {
                 self.remembered.put_back(key, generation, *state);

@@ -201,16 +201,22 @@ impl Database {
 
     /// Runs one statement that writes, as a transaction of its own, in one round trip; what it wrote
     /// is durable. It is not tried again. Where the future is dropped, the change is whole or absent.
+    /// Nothing is asked where, once there is a connection, `still` says no.
     ///
     /// What else the statement may rest on, its isolation is the role's.
     pub(crate) async fn once<T>(
         &self,
         sql: &'static Sql,
         args: Args<'_>,
+        still: impl FnOnce() -> bool,
         take: impl FnOnce(&[Row]) -> Work<T>,
-    ) -> Work<T> {
+    ) -> Work<Option<T>> {
         let once = async {
-            let tx = Tx::new(self.session().await?, self.writes.clone());
+            let session = self.session().await?;
+            if !still() {
+                return Ok(None);
+            }
+            let tx = Tx::new(session, self.writes.clone());
             let rows = if self.reads_in_transactions {
                 let sent = tx.send_and_commit(&[(sql, args)]).await;
                 if sent.is_err() {
@@ -222,7 +228,7 @@ impl Database {
             } else {
                 tx.alone(sql, args).await?
             };
-            take(&rows)
+            take(&rows).map(Some)
         };
         self.in_time(once).await
     }

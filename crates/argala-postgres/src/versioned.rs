@@ -32,7 +32,7 @@ use crate::{
     batch::{Answered, Answers, Batch, Records, Told, Written},
     columns::{Version, get, int},
     failure::{Failure, Work},
-    remembered::State,
+    remembered::{Remembered, State},
     run::Database,
     session::Sql,
 };
@@ -165,6 +165,8 @@ pub(crate) struct Decided {
     written: Vec<Written>,
     answered: Vec<Answered>,
     bytes: usize,
+    /// The generation of what was remembered.
+    generation: u64,
 }
 
 impl Decided {
@@ -173,6 +175,7 @@ impl Decided {
     /// anything is refused for what was read just then.
     pub(crate) fn new(
         pushes: &Arc<[Push]>,
+        generation: u64,
         mut state: State,
     ) -> Result<(Self, Vec<Told>), Box<State>> {
         let mut batch = Batch::new(pushes);
@@ -199,6 +202,7 @@ impl Decided {
             written,
             answered,
             bytes,
+            generation,
         };
         Ok((decided, told))
     }
@@ -234,15 +238,17 @@ struct Line {
 /// Where decided pushes wait for those before them.
 pub(crate) struct Versioned {
     database: Arc<Database>,
+    remembered: Arc<Remembered>,
     line: Mutex<Line>,
     lanes: usize,
 }
 
 impl Versioned {
     /// At most so many statements at a time.
-    pub(crate) fn new(database: Arc<Database>, lanes: usize) -> Self {
+    pub(crate) fn new(database: Arc<Database>, remembered: Arc<Remembered>, lanes: usize) -> Self {
         Self {
             database,
+            remembered,
             line: Mutex::default(),
             lanes,
         }
@@ -370,8 +376,14 @@ impl Versioned {
             sql = &CALL_AND_KEEP;
             args.extend(keep);
         }
-        self.database
-            .once(sql, &args, |rows| {
+        // The connection may have been made for this, to a server that has taken another's place.
+        let still = || {
+            let generation = self.remembered.generation();
+            decided.iter().all(|it| it.generation == generation)
+        };
+        let versions = self
+            .database
+            .once(sql, &args, still, |rows| {
                 let mut versions = vec![None; decided.len()];
                 for row in rows {
                     let n: i64 = get(row, 0)?;
@@ -383,7 +395,8 @@ impl Versioned {
                 }
                 Ok(versions)
             })
-            .await
+            .await?;
+        Ok(versions.unwrap_or_else(|| vec![None; decided.len()]))
     }
 }
 

@@ -27,8 +27,8 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// What the last push of a replica is told where the graph's row has the version that the replica
-/// remembers, and was made so by `sql`. Behind a pooler it tries what it remembers; otherwise it has
-/// made a connection, and does not.
+/// remembers, and was made so by `sql`. Behind a pooler it tries what it remembers; otherwise it makes a
+/// connection for it, and does not.
 async fn told_after(sql: &str, pooled: bool) -> PushResult {
     // Nobody else takes a number.
     let server = PrivatePostgres::start_with(&[("autovacuum", "off")]).await;
@@ -83,9 +83,6 @@ async fn told_after(sql: &str, pooled: bool) -> PushResult {
     beside.run(sql).await;
     assert_eq!(beside.text(version).await, remembered);
 
-    if !pooled {
-        db.ping().await.unwrap();
-    }
     sent.lock().unwrap().clear();
     let told = push("third").await;
     let fast = sent.lock().unwrap();

@@ -174,7 +174,7 @@ impl Operator {
     /// # Errors
     /// Where it cannot be opened.
     pub async fn open_or_create(config: Config) -> Result<Self, OperatorError> {
-        let ports = Ports::open(&config).await?;
+        let ports = Ports::open_for_upkeep(&config).await?;
         Ok(Self {
             ports: Arc::new(ports),
             config,

@@ -96,12 +96,24 @@ impl Ports {
     /// # Errors
     /// [`OpenError`] with what could not be opened, and why.
     pub async fn open(config: &Config) -> Result<Self, OpenError> {
+        Self::open_for(config, Some(&config.blobs.spool_path)).await
+    }
+
+    /// The same for whoever uploads nothing: a sweeper, an operator.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn open_for_upkeep(config: &Config) -> Result<Self, OpenError> {
+        Self::open_for(config, None).await
+    }
+
+    async fn open_for(config: &Config, spool: Option<&PathBuf>) -> Result<Self, OpenError> {
         let DirectoryKind::Table = config.directory.kind;
         let redis = redis(config)?;
         let ports = match config.store.kind {
             StoreKind::Sqlite => {
                 let sqlite = Arc::new(sqlite(config.store.path.clone()).await?);
-                let blobs = blobs(config, &sqlite).await?;
+                let blobs = blobs(config, spool, &sqlite).await?;
                 let sweep: Arc<dyn SweepStore> = Arc::<Sqlite>::clone(&sqlite);
                 Self {
                     sweep: Some(sweep),
@@ -113,7 +125,7 @@ impl Ports {
                     .await
                     .map_err(OpenError::Postgres)?;
                 let postgres = Arc::new(postgres);
-                let blobs = blobs(config, &postgres).await?;
+                let blobs = blobs(config, spool, &postgres).await?;
                 let server = Some(Arc::clone(&postgres));
                 Self {
                     server,
@@ -238,7 +250,11 @@ async fn sqlite(path: PathBuf) -> Result<Sqlite, OpenError> {
 }
 
 /// The bytes of blobs: in the same database, in a folder, or in a bucket.
-async fn blobs<D>(config: &Config, database: &Arc<D>) -> Result<Arc<dyn BlobStore>, OpenError>
+async fn blobs<D>(
+    config: &Config,
+    spool: Option<&PathBuf>,
+    database: &Arc<D>,
+) -> Result<Arc<dyn BlobStore>, OpenError>
 where
     D: BlobStore + 'static,
 {
@@ -254,10 +270,13 @@ where
             Ok(Arc::new(folder))
         }
         BlobsKind::S3 => {
-            let bucket = S3Blobs::open(bucket_options(&config.blobs)).await;
-            let path = &config.blobs.spool_path;
+            let options = S3Options {
+                spool: spool.cloned(),
+                ..bucket_options(&config.blobs)
+            };
+            let bucket = S3Blobs::open(options).await;
             let bucket = bucket.map_err(|source| OpenError::Spool {
-                path: path.clone(),
+                path: config.blobs.spool_path.clone(),
                 source,
             })?;
             Ok(Arc::new(bucket))

@@ -69,8 +69,8 @@ pub struct S3Options {
     /// Who the relay is.
     pub keys: S3Keys,
     /// The folder of uploads on their way to S3, created where it is missing. It takes as many
-    /// bytes as are being uploaded at the time.
-    pub spool: PathBuf,
+    /// bytes as are being uploaded at the time. Who uploads nothing needs none.
+    pub spool: Option<PathBuf>,
     /// Whether links to objects are given out.
     pub links: bool,
     /// How long connecting may take.
@@ -93,7 +93,7 @@ impl S3Options {
             region: "us-east-1".to_owned(),
             force_path_style: false,
             keys: S3Keys::Chain,
-            spool: spool.into(),
+            spool: Some(spool.into()),
             links: false,
             connect_timeout: Duration::from_secs(3),
             answer_timeout: Duration::from_secs(10),
@@ -126,10 +126,11 @@ impl S3Blobs {
     /// # Errors
     /// Where the folder cannot be created or written.
     pub async fn open(options: S3Options) -> io::Result<Self> {
-        let folder = options.spool.clone();
-        tokio::task::spawn_blocking(move || prepare(&folder))
-            .await
-            .map_err(io::Error::other)??;
+        if let Some(folder) = options.spool.clone() {
+            tokio::task::spawn_blocking(move || prepare(&folder))
+                .await
+                .map_err(io::Error::other)??;
+        }
         let region = Region::new(options.region.clone());
         let keys = match &options.keys {
             S3Keys::Fixed { id, secret } => SharedCredentialsProvider::new(Credentials::new(
@@ -238,7 +239,11 @@ fn prepare(folder: &Path) -> io::Result<()> {
 #[async_trait]
 impl BlobStore for S3Blobs {
     async fn put(&self, key: &ObjectKey, size: u64, body: ByteStream) -> StoreResult<()> {
-        let spooled = Spooled::take(&self.options.spool, size, body).await?;
+        let Some(spool) = &self.options.spool else {
+            let without = "there is no folder for uploads";
+            return Err(StoreError::internal("store an object", without));
+        };
+        let spooled = Spooled::take(spool, size, body).await?;
         let length =
             i64::try_from(size).map_err(|error| StoreError::internal("store an object", error))?;
         call::twice(self.options.stall_timeout, |sent: &Arc<AtomicU64>| {

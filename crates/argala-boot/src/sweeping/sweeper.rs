@@ -107,7 +107,7 @@ async fn try_to_lead(config: &Config) -> Result<Option<Leadership>, OpenError> {
 /// # Errors
 /// Where the store cannot be opened, or fails.
 pub async fn once(config: &Config) -> Result<Once, SweeperError> {
-    let ports = Ports::open(config).await?;
+    let ports = Ports::open_for_upkeep(config).await?;
     if let Some(store) = &ports.sweep {
         let report = sweep(config, &ports, Arc::clone(store)).pass().await?;
         return Ok(report.into());
@@ -135,7 +135,7 @@ pub async fn once(config: &Config) -> Result<Once, SweeperError> {
 /// # Errors
 /// Where the store cannot be opened, or fails.
 pub async fn preview(config: &Config, limit: usize) -> Result<Preview, SweeperError> {
-    let ports = Ports::open(config).await?;
+    let ports = Ports::open_for_upkeep(config).await?;
     let store = ports.sweep.clone().or_else(|| ports.server_sweep());
     let store = store.ok_or(SweeperError::Embedded)?;
     let preview = sweep(config, &ports, store).preview(limit).await?;
@@ -166,7 +166,7 @@ impl Sweeper {
         }
         let signals = Signals::listen().map_err(ServeError::Signals)?;
         let admin = bind("admin.listen", config.admin.listen).await?;
-        let ports = Arc::new(Ports::open(&config).await?);
+        let ports = Arc::new(Ports::open_for_upkeep(&config).await?);
         Ok(Self {
             health: Health::of_sweeper(&ports),
             config,

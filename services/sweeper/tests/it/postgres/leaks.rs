@@ -61,7 +61,7 @@ fn what_no_row_names_goes_and_what_is_not_ours_stays() {
     assert_eq!(stage.sweep(&[])["leakedObjects"], 0);
 
     server.age(BUCKET, &young, LONG);
-    let mut running = Running::start_with(&stage.settings);
+    let mut running = Running::start_with(&stage.sweeping());
     stage.wait_for(1, |_| u64::from(!holds(&young)));
     running.signal("TERM");
     assert_eq!(running.wait().0.code(), Some(0));

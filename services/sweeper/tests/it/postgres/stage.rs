@@ -23,7 +23,7 @@ pub(super) enum Place {
 }
 
 pub(super) struct Stage {
-    pub(super) settings: Settings,
+    settings: Settings,
     pub(super) session: Session,
     /// The bucket's server, where there is one.
     bucket: Option<S3Server>,
@@ -73,10 +73,17 @@ impl Stage {
         Relay::start(&self.folder.path().join("kept"), &self.settings)
     }
 
+    /// What a sweeper is told: it uploads nothing, and its disk may not be written to.
+    pub(super) fn sweeping(&self) -> Settings {
+        let mut settings = self.settings.clone();
+        settings.set("BLOBS__SPOOL_PATH", "/dev/null/spool");
+        settings
+    }
+
     /// One pass by the real binary: what it tells.
     pub(super) fn sweep(&self, args: &[&str]) -> Value {
         let args = [&["once", "--output", "json"], args].concat();
-        let output = run_with(&self.settings, &args);
+        let output = run_with(&self.sweeping(), &args);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         serde_json::from_slice(&output.stdout).unwrap()
     }

@@ -26,6 +26,7 @@ mod names;
 mod poke;
 mod reference;
 pub mod servers;
+pub mod stock;
 mod time;
 mod wait;
 

@@ -8,7 +8,6 @@ mod database;
 mod divided;
 mod encryption;
 mod faults;
-mod filled;
 mod leading;
 mod locked;
 mod looks;

@@ -2,7 +2,7 @@
 //!
 //! What is measured is the peak of a process that does nothing else: this test binary again.
 
-use std::process::Command;
+use std::{process::Command, sync::Arc};
 
 use argala_core::ports::BlobStore;
 use argala_postgres::Postgres;
@@ -29,7 +29,7 @@ fn peak() -> usize {
     kib * 1024
 }
 
-async fn pass_through(db: &Postgres, number: u64, size: usize) {
+async fn pass_through(db: &Arc<Postgres>, number: u64, size: usize) {
     let key = object(db, number);
     let body = stream::iter((0..size / 65_536).map(|_| Ok(Bytes::from(vec![1; 65_536]))));
     db.put(&key, size as u64, Box::pin(body)).await.unwrap();
@@ -48,7 +48,7 @@ async fn pass_an_object_through() {
     let Ok(path) = std::env::var(CHILD) else {
         return;
     };
-    let db = Postgres::open(&options(path)).await.unwrap();
+    let db = Arc::new(Postgres::open(&options(path)).await.unwrap());
     pass_through(&db, 1, MIB).await;
     let before = peak();
     pass_through(&db, 2, 100 * MIB).await;

@@ -125,7 +125,7 @@ async fn a_reader_outlives_the_handle() {
     scene.db.put(&key, 3 << 20, Box::pin(body)).await.unwrap();
     let read = scene.db.get(&key, None).await.unwrap().unwrap();
     // The database's last handle goes; the stream keeps what it needs.
-    let database = std::mem::replace(&mut scene.db, Scene::new().await.db);
+    let database = std::mem::replace(&mut scene.stock.db, Scene::new().await.stock.db);
     drop(database);
     let read: Vec<_> = read.map(|piece| piece.unwrap().len()).collect().await;
     assert_eq!(read.iter().sum::<usize>(), 3 << 20);

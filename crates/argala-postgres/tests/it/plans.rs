@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use argala_testkit::servers::Session;
 
-use crate::{filled::run_everything, scene::Scene};
+use crate::scene::{Scene, run_everything};
 
 /// What is divided by graph.
 const DIVIDED: [&str; 4] = ["records", "wraps", "blobs", "blob_fetches"];

@@ -116,7 +116,7 @@ async fn a_sweep_reads_what_is_due_and_no_more() {
     drop(db);
     leader.close().await;
     scene.db.close().await;
-    drop(scene.db);
+    drop(scene.stock.db);
     let after = eventually("the sweep's session has told", || async {
         let sessions = "SELECT count(*) FROM pg_stat_activity
                         WHERE datname = current_database() AND pid <> pg_backend_pid()";

@@ -5,7 +5,6 @@ mod batches;
 mod contract;
 mod crash;
 mod crowd;
-mod filled;
 #[cfg(target_os = "linux")]
 mod memory;
 mod objects;

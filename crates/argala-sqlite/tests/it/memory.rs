@@ -2,7 +2,7 @@
 //!
 //! What is measured is the peak of a process that does nothing else: this test binary again.
 
-use std::process::Command;
+use std::{process::Command, sync::Arc};
 
 use argala_core::ports::BlobStore;
 use argala_sqlite::{Options, Sqlite};
@@ -26,7 +26,7 @@ fn peak() -> usize {
     kib * 1024
 }
 
-async fn pass_through(db: &Sqlite, number: u64, size: usize) {
+async fn pass_through(db: &Arc<Sqlite>, number: u64, size: usize) {
     let key = object(db, number);
     let body = stream::iter((0..size / 65_536).map(|_| Ok(Bytes::from(vec![1; 65_536]))));
     db.put(&key, size as u64, Box::pin(body)).await.unwrap();
@@ -45,7 +45,7 @@ async fn pass_an_object_through() {
     let Ok(path) = std::env::var(CHILD) else {
         return;
     };
-    let db = Sqlite::open(path, &Options::default()).unwrap();
+    let db = Arc::new(Sqlite::open(path, &Options::default()).unwrap());
     pass_through(&db, 1, MIB).await;
     let before = peak();
     pass_through(&db, 2, 100 * MIB).await;

@@ -126,7 +126,7 @@ async fn a_reader_outlives_the_handle() {
     scene.db.put(&key, 3 << 20, Box::pin(body)).await.unwrap();
     let read = scene.db.get(&key, None).await.unwrap().unwrap();
     // The database's last handle goes; the stream keeps what it needs.
-    scene.db = Scene::new().db;
+    scene.stock.db = Scene::new().stock.db;
     let read: Vec<_> = read.map(|piece| piece.unwrap().len()).collect().await;
     assert_eq!(read.iter().sum::<usize>(), 3 << 20);
 }

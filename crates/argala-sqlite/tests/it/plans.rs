@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{filled::run_everything, scene::Scene};
+use crate::scene::{Scene, run_everything};
 
 /// What may be read from one end to the other: what the statement itself brings along, what it
 /// has picked by an index before, and the table of one row.

@@ -101,7 +101,12 @@ Ask any relay, or all in turn:
     curl -sS -H \"Authorization: Bearer $TOKEN\" {url}/limits
     curl -sS -H \"Authorization: Bearer $TOKEN\" {url}/graphs
     curl -sS -H \"Authorization: Bearer $TOKEN\" '{url}/graphs/g:{GROUP}/pull?limit=10'
-    curl -sSN -H \"Authorization: Bearer $TOKEN\" -H 'Accept: text/event-stream' {url}/pokes"
+    curl -sSN -H \"Authorization: Bearer $TOKEN\" -H 'Accept: text/event-stream' {url}/pokes
+
+Ask what the sweeper would forget now:
+
+    {}",
+        stage.dry_run()
     );
     Ok(())
 }

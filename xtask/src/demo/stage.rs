@@ -247,6 +247,15 @@ impl Stage {
         relays.with_sweeper(self.command(&self.binaries.sweeper, &["run"]))
     }
 
+    /// A line that tells what a sweeper would forget now.
+    pub(crate) fn dry_run(&self) -> String {
+        format!(
+            "(cd {} && {} once --dry-run --config relay.toml)",
+            quoted(&self.folder().to_string_lossy()),
+            quoted(&self.binaries.sweeper.to_string_lossy()),
+        )
+    }
+
     fn relay_command(&self, arguments: &[&str]) -> Command {
         self.command(&self.binaries.relay, arguments)
     }

@@ -42,7 +42,8 @@ impl Model {
             Route::GetBlob(_, blob) | Route::HeadBlob(_, blob) | Route::DeleteBlob(_, blob) => {
                 Self::blob_id_faults(blob)
             }
-            Route::Revoke(_) | Route::Graph(_) | Route::Limits => Vec::new(),
+            Route::Revoke(device) => Self::revoke_faults(device),
+            Route::Graph(_) | Route::Limits => Vec::new(),
         });
         if !faults.is_empty() {
             if matches!(call.route, Route::Pull(_)) {

@@ -214,10 +214,15 @@ impl Model {
         )]
     }
 
-    pub(super) fn revoke(&mut self, call: &Call, device: &str) -> Vec<Answer> {
+    /// What is wrong with the request alone.
+    pub(super) fn revoke_faults(device: &str) -> Vec<Answer> {
         if device.is_empty() || matches!(device, "." | "..") || device.trim() != device {
             return vec![Answer::invalid("deviceId")];
         }
+        Vec::new()
+    }
+
+    pub(super) fn revoke(&mut self, call: &Call, device: &str) -> Vec<Answer> {
         let member = call.by.member.as_str();
         let target = Device::new(member, device);
         let now = self.now;

@@ -16,8 +16,8 @@ use argala_core::{
         ObjectKey, SweepStore,
         store::{
             Blob, CommitBlob, Committed, Counters, ForgetBlob, Grant, Granted, Pull, PullPage,
-            Pulled, Push, PushOutcome, ReserveBlob, Reserved, Revoke, Revoked, Rotate, Rotated,
-            WrapsQuery,
+            Pulled, Push, PushOutcome, PushedRecord, ReserveBlob, Reserved, Revoke, Revoked,
+            Rotate, Rotated, SignatureVerdict, WrapsQuery,
         },
     },
     rules::rotate::fingerprint,
@@ -27,11 +27,11 @@ use argala_wire::{
     blobs::BlobPolicy,
     devices::DeviceRef,
     keys::{GrantWrap, Wrap},
-    limits::Pages,
+    limits::{Pages, Quotas},
     records::{PulledRecord, PushRecord},
 };
 
-use crate::{EPOCH, TestDevice, conformance::Fresh, group, stock};
+use crate::{EPOCH, TestDevice, conformance::Fresh, group};
 
 /// The graph that most cases speak of.
 pub(crate) fn acme() -> StorageKey {
@@ -190,8 +190,20 @@ impl Scene {
         records: Vec<PushRecord>,
     ) -> Push {
         Push {
+            key: key.clone(),
+            by: by.to_ref(),
+            records: records
+                .into_iter()
+                .map(|record| PushedRecord {
+                    record,
+                    signature: SignatureVerdict::Good,
+                })
+                .collect(),
+            if_head: None,
+            atomic: false,
+            idempotency: None,
             now: at(1_000),
-            ..stock::push(key, by, records)
+            quotas: Quotas::default(),
         }
     }
 

@@ -5,8 +5,8 @@
 //!   chance that a test decides), [`MemoryDirectory`], [`EventLog`] and [`PokeLog`].
 //! - [`MemoryBlobs`] and [`ReferenceStore`]: the plainest adapters there can be, to compare others
 //!   with.
-//! - [`servers`]: a real Postgres, shared by all tests or one's own; a real Redis; a way to either
-//!   that can be closed.
+//! - `servers`, a feature: a real Postgres, shared by all tests or one's own; a real Redis; a real
+//!   S3; a way to either that can be closed.
 //! - [`Interposed`]: a port with a test in between, which fails, loses or holds up what it likes.
 //! - [`conformance`]: the suites, stamped by [`store_conformance!`], [`race_conformance!`],
 //!   [`directory_conformance!`], [`blob_conformance!`], [`limiter_conformance!`],
@@ -25,6 +25,7 @@ mod interposed;
 mod names;
 mod poke;
 mod reference;
+#[cfg(feature = "servers")]
 pub mod servers;
 pub mod stock;
 mod time;

@@ -191,41 +191,41 @@ impl Listener {
             self.is_listening.store(false, Ordering::Relaxed);
             return;
         };
-        if listening.client.as_ref().map(|(_, number)| *number) == Some(number) {
+        let done = if listening.client.as_ref().map(|(_, number)| *number) == Some(number) {
             // The same one was in doubt. What came in between was kept; what was to be listened
             // for was not.
-            let done = self.catch_up(listening).await;
-            self.is_listening.store(done, Ordering::Relaxed);
-            return;
-        }
-        // Before anything can come.
-        *messages = Some(client.message_rx());
-        *listening = Listening {
-            client: Some((client, number)),
-            ..Listening::default()
+            let missing = self.missing(listening);
+            let done = self.subscribe(&missing, listening).await;
+            if done {
+                for member in &missing {
+                    self.local.resync_member(member);
+                }
+            }
+            done
+        } else {
+            // Before anything can come.
+            *messages = Some(client.message_rx());
+            *listening = Listening {
+                client: Some((client, number)),
+                ..Listening::default()
+            };
+            let done = self.subscribe(&self.missing(listening), listening).await;
+            if done {
+                self.resync();
+            }
+            done
         };
-        let done = self.catch_up(listening).await;
-        if done {
-            self.resync();
-        }
         self.is_listening.store(done, Ordering::Relaxed);
     }
 
-    /// Listens for whatever is of interest and is not listened for; whether that could be done.
-    async fn catch_up(&self, listening: &mut Listening) -> bool {
-        let missing: Vec<_> = self
-            .interest()
-            .keys()
+    /// Who is of interest and is not listened for.
+    fn missing(&self, listening: &Listening) -> Vec<MemberId> {
+        let interest = self.interest();
+        let missing = interest.keys();
+        missing
             .filter(|member| !listening.members.contains(*member))
             .cloned()
-            .collect();
-        let done = self.subscribe(missing.clone(), listening).await;
-        if done {
-            for member in &missing {
-                self.local.resync_member(member);
-            }
-        }
-        done
+            .collect()
     }
 
     async fn look(&self, batch: Vec<Change>, listening: &mut Listening) {
@@ -247,7 +247,7 @@ impl Listener {
             }
         }
         if !come.is_empty() {
-            self.subscribe(come, listening).await;
+            self.subscribe(&come, listening).await;
         }
         for heard in batch.into_iter().filter_map(|change| change.heard) {
             // Whoever asked may have gone.
@@ -258,7 +258,8 @@ impl Listener {
         }
     }
 
-    async fn subscribe(&self, members: Vec<MemberId>, listening: &mut Listening) -> bool {
+    /// Listens for these, too; whether that could be done.
+    async fn subscribe(&self, members: &[MemberId], listening: &mut Listening) -> bool {
         let Some((client, _)) = listening.client.clone().filter(|_| self.link.is_up()) else {
             return false;
         };
@@ -280,7 +281,7 @@ impl Listener {
             }
         }
         listening.everybody = true;
-        listening.members.extend(members);
+        listening.members.extend(members.iter().cloned());
         true
     }
 

@@ -148,6 +148,41 @@ async fn a_connection_that_is_dead_for_ever_is_replaced() {
     comes_back(false, true).await;
 }
 
+/// Only the one who listens was cut off, and who published meanwhile noticed nothing: nobody but
+/// the one who comes back can know that something may have been missed.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_could_not_listen_meanwhile_is_told_to_resync() {
+    let server = PrivateRedis::start().await;
+    let passage = Passage::to(server.ports()[0]).await;
+    let near = options(server.url());
+    let far = argala_redis::Options {
+        url: format!("redis://127.0.0.1:{}", passage.port()),
+        ..near.clone()
+    };
+    let (one, other) = (Pokes::start(&far), Pokes::start(&near));
+    up(&one.redis).await;
+    up(&other.redis).await;
+    let mut sam = one
+        .source
+        .subscribe(&device_ref("sam", "laptop"))
+        .await
+        .unwrap();
+    arrives(&other, &poke("before", &["sam"]), &mut sam).await;
+    let resyncs = one.redis.status().resyncs;
+    passage.close();
+    eventually("it is noticed", || async {
+        (!one.redis.status().up).then_some(())
+    })
+    .await;
+    other.sink.poke(&poke("missed", &["sam"])).await.unwrap();
+    assert!(other.redis.status().up, "the publisher noticed nothing");
+    passage.open_for_new();
+    until(&mut sam, &PokeSignal::Resync).await;
+    up(&one.redis).await;
+    assert!(one.redis.status().resyncs > resyncs);
+    arrives(&other, &poke("after", &["sam"]), &mut sam).await;
+}
+
 /// Only the publisher was cut off: nobody else noticed anything. It tells those whose pokes were
 /// lost to resync when it is back.
 #[tokio::test(flavor = "multi_thread")]

@@ -38,7 +38,7 @@ impl Done {
 pub(crate) struct Shell {
     url: String,
     name: &'static str,
-    keyfile: PathBuf,
+    pub(crate) keyfile: PathBuf,
 }
 
 impl Shell {

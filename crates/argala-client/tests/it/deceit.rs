@@ -3,14 +3,17 @@
 use argala_client::{
     Error, Event, Position,
     api::PullQuery,
-    crypto::{DeviceKeys, GraphKey, wrap},
+    crypto::{DeviceKeys, GraphKey, record::RecordCipher, wrap},
 };
-use argala_testkit::device_ref;
-use argala_wire::Sealed;
+use argala_testkit::{device_ref, record_id};
+use argala_wire::{
+    Sealed,
+    records::{PushRecord, PushRequest},
+};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::world::{Meddle, World, acme, graph, write};
+use crate::world::{Meddle, World, acme, graph, note, write};
 
 /// Another last byte of something sealed or signed.
 pub(crate) fn flip(value: &mut Value) {
@@ -18,6 +21,22 @@ pub(crate) fn flip(value: &mut Value) {
     let last = bytes.0.len() - 1;
     bytes.0[last] ^= 1;
     *value = bytes.to_base64url().into();
+}
+
+/// A record of epoch 1 of the group that a member's device has signed, sealed with a key that is not
+/// the epoch's: nothing but opening it tells.
+pub(crate) fn sealed_otherwise(id: &str, by: &DeviceKeys) -> PushRecord {
+    let (graph, id) = ("g:acme".parse().expect("a key"), record_id(id));
+    let cipher = RecordCipher::new(&GraphKey::generate(), &graph, 1);
+    let ciphertext = cipher.seal(&id, false, &note(), 1_000, b"one");
+    PushRecord {
+        sig: Some(by.sign_record(&graph, 1, &id, false, &ciphertext)),
+        id,
+        epoch: 1,
+        ciphertext: Sealed(ciphertext),
+        deleted: false,
+        expect: None,
+    }
 }
 
 /// Has one record pulled with an answer changed so, and tells why it was refused.
@@ -75,6 +94,37 @@ async fn a_pusher_by_another_name_is_told_apart() {
         flip(&mut r["sig"]);
     });
     assert_eq!(unknown.await, ["unknown_device"]);
+}
+
+#[tokio::test]
+async fn what_was_sealed_with_another_key_is_unreadable() {
+    let world = World::new().await;
+    let (mut sam, mut alex) = world.pair().await;
+    let record = sealed_otherwise("a", sam.session.key_file().keys());
+    let request = PushRequest {
+        records: vec![record],
+        if_head: None,
+        atomic: false,
+    };
+    let pushed = sam.session.api().push(&acme(), &request, None).await;
+    assert_eq!(
+        pushed.expect("the relay cannot tell").accepted,
+        1,
+        "its signature is good"
+    );
+    sam.say(&acme(), "b", "two").await;
+    let walk = alex.pull(&acme()).await;
+    assert_eq!(walk.reasons(), ["unreadable"]);
+    assert_eq!(walk.texts(), [("b".to_owned(), "two".to_owned())]);
+    assert!(alex.event_names().contains(&"record.rejected"));
+    assert_eq!(alex.session.status().await.expect("told").rejected(), 1);
+    // What is sealed as it must be takes its place.
+    sam.say(&acme(), "a", "one").await;
+    assert_eq!(
+        alex.pull(&acme()).await.texts(),
+        [("a".to_owned(), "one".to_owned())]
+    );
+    assert_eq!(alex.session.status().await.expect("told").rejected(), 0);
 }
 
 #[tokio::test]

@@ -1,7 +1,10 @@
 //! A relay that lies, as somebody at a terminal learns of it: from the output, from the exit code,
 //! and from `status` afterwards, in text and in JSON.
 
+use std::time::Duration;
+
 use argala_client::{
+    KeyFile,
     api::PullQuery,
     crypto::{DeviceKeys, GraphKey, wrap},
 };
@@ -12,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{
     command::Shell,
-    deceit::flip,
+    deceit::{flip, sealed_otherwise},
     world::{Meddle, World, acme},
 };
 
@@ -52,9 +55,19 @@ fn lie(
 /// comes as it was written.
 async fn is_shown(reason: &str, change: impl Fn(&mut Value) + Clone + Send + 'static) {
     let (world, _, alex) = pair().await;
+    is_shown_in(&world, &alex, reason, change).await;
+}
+
+/// The same of a group that is there.
+async fn is_shown_in(
+    world: &World,
+    alex: &Shell,
+    reason: &str,
+    change: impl Fn(&mut Value) + Clone + Send + 'static,
+) {
     // Alex knows everybody's keys, so that a lie about names is all there is to it.
     alex.run(&["devices", "g:acme"]).await.is(0);
-    lie(&world, Method::GET, "/pull", move |page| {
+    lie(world, Method::GET, "/pull", move |page| {
         change(&mut page["records"][0]);
     });
     let pulled = alex
@@ -101,6 +114,19 @@ async fn a_record_that_was_touched_is_shown() {
     })
     .await;
     is_shown("signature_invalid", |r| r["deleted"] = true.into()).await;
+}
+
+#[tokio::test]
+async fn a_record_under_another_key_is_shown() {
+    let (world, sam, alex) = pair().await;
+    let file = KeyFile::open(&sam.keyfile, Duration::ZERO).await;
+    let record = sealed_otherwise("a", file.expect("opens").keys());
+    let record = serde_json::to_value(record).expect("JSON");
+    is_shown_in(&world, &alex, "unreadable", move |r| {
+        r["ciphertext"] = record["ciphertext"].clone();
+        r["sig"] = record["sig"].clone();
+    })
+    .await;
 }
 
 #[tokio::test]

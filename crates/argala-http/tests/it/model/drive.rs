@@ -185,7 +185,7 @@ impl Case {
                 ];
                 let wait = Duration::from_millis(waits[usize::from(*n) % waits.len()]);
                 // A case lasts less than the 90 days for which tombstones are kept: cursors that
-                // expire with them are the matter of `conformance::sweep`.
+                // expire with them are the matter of the conformance suites' `sweeps`.
                 let lasted = Duration::from_millis(
                     u64::try_from(self.model.now - EPOCH.as_millis()).expect("it only rises"),
                 );

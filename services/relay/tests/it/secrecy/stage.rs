@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::planted::{Garden, Sort};
 use crate::{
-    http::{Answer, answer},
+    http::{Answer, answer_to, header},
     process::Served,
 };
 
@@ -43,14 +43,11 @@ impl Actor {
         let (encryption, signing) = keys.to_secrets();
         let about = format!("of {member}/{device}");
         for (part, name) in token.split('.').zip(["head", "claims", "signature"]) {
-            // The head is the same for every token there is.
-            if name != "head" {
-                garden.plant(
-                    Sort::Nowhere,
-                    format!("token, {name}, {about}"),
-                    part.as_bytes(),
-                );
-            }
+            garden.plant(
+                Sort::Nowhere,
+                format!("token, {name}, {about}"),
+                part.as_bytes(),
+            );
         }
         garden.plant(
             Sort::Nowhere,
@@ -102,7 +99,8 @@ pub(crate) struct Told {
     pub(crate) by: Option<DeviceRef>,
     pub(crate) asked: String,
     pub(crate) status: u16,
-    pub(crate) whole: Vec<u8>,
+    pub(crate) head: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// A relay, and all that it has said.
@@ -122,6 +120,13 @@ pub(crate) struct Ask<'a> {
 }
 
 impl Stage {
+    /// The relay's own idea of the time, so that tokens are good and no clock of the test is asked.
+    pub(crate) fn now(&self) -> Timestamp {
+        let answer = self.served.admin.get("/healthz", &[]);
+        let date = header(&answer.head, "date").expect("a date");
+        httpdate(date).parse().unwrap()
+    }
+
     pub(crate) fn ask<'a>(
         &'a self,
         by: impl Into<Option<&'a Actor>>,
@@ -182,9 +187,7 @@ impl<'a> Ask<'a> {
         let mut stream = target.begin(self.method, self.path, &headers);
         // One that is refused early may be cut off while it still sends.
         let _ = stream.write_all(&self.body);
-        let answer = answer(stream).expect("an answer");
-        let mut whole = answer.head.clone().into_bytes();
-        whole.extend_from_slice(&answer.body);
+        let answer = answer_to(self.method, stream).expect("an answer");
         let asked = format!("{} {}", self.method, self.path);
         let status = answer.status;
         assert!(
@@ -196,8 +199,17 @@ impl<'a> Ask<'a> {
             by: self.by.map(|by| by.of.clone()),
             asked,
             status,
-            whole,
+            head: answer.head.clone().into_bytes(),
+            body: answer.body.clone(),
         });
         answer
     }
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT` as RFC 3339.
+fn httpdate(date: &str) -> String {
+    let parts: Vec<&str> = date.split(' ').collect();
+    let months = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    let month = months.find(parts[2]).expect("a month") / 3 + 1;
+    format!("{}-{month:02}-{}T{}.000Z", parts[3], parts[1], parts[4])
 }

@@ -12,7 +12,7 @@ use argala_wire::{BlobId, StorageKey, codec::Format, devices::DeviceKind, record
 
 use super::{
     planted::{Garden, Sort},
-    stage::{Actor, Stage},
+    stage::{Actor, Ask, Stage},
 };
 
 /// Where the group's graph is.
@@ -93,8 +93,18 @@ impl Group {
 
 /// Registers a device under a sealed name.
 pub(super) fn register(stage: &Stage, garden: &mut Garden, who: &Actor, form: Format) {
+    registration(stage, garden, who, form).is(201);
+}
+
+/// The request to register a device under a sealed name, both planted.
+pub(super) fn registration<'a>(
+    stage: &'a Stage,
+    garden: &mut Garden,
+    who: &'a Actor,
+    form: Format,
+) -> Ask<'a> {
     let own = StorageKey::own(&who.of.member_id);
-    let name = format!("the very own name of {}", who.of.device_id);
+    let name = format!("the name that {} has of its own", who.of.device_id);
     let label = record::seal_label(&GraphKey::generate(), &own, 1, &name);
     let about = &who.of.device_id;
     garden.plant(Sort::Nowhere, format!("name of {about}"), name.as_bytes());
@@ -107,5 +117,5 @@ pub(super) fn register(stage: &Stage, garden: &mut Garden, who: &Actor, form: Fo
         format!("proof of {about}"),
         body.proof.as_slice(),
     );
-    stage.ask(who, "POST", "/devices").body(form, &body).is(201);
+    stage.ask(who, "POST", "/devices").body(form, &body)
 }

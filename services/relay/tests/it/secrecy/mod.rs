@@ -20,6 +20,7 @@ use serde_json::Value;
 
 use crate::process::{Served, ok};
 
+mod failing;
 mod group;
 mod http2;
 mod leaking;
@@ -253,7 +254,8 @@ fn what_is_planted_is_found_where_the_protocol_puts_it() {
     let (status, log) = stage.served.stop();
     assert!(status.success());
     the_log_holds_nothing(&log, &search);
-    routes::answers(&stage.told.borrow(), &garden, &search);
+    let met = routes::answers(&stage.told.borrow(), &garden, &search);
+    routes::say_no_more_than(&met);
     files_hold_what_they_are_for(folder.path(), &garden, &search);
     operator::ends(folder.path(), &search);
 }

@@ -26,13 +26,10 @@ pub(super) fn asks(folder: &Path, search: &Search<'_>) {
         (&["admin", "erase", "graph", "g:none"], &[]),
     ];
     for (command, may) in commands {
-        for output in ["text", "json"] {
-            said(
-                folder,
-                &[command, &["--output", output]].concat(),
-                may,
-                search,
-            );
+        // For people there are no bytes in it.
+        for (output, may) in [("text", &[][..]), ("json", may)] {
+            let command = [command, &["--output", output]].concat();
+            said(folder, &command, may, search);
         }
     }
     let minting = [

@@ -3,12 +3,15 @@
 //! Lines go to standard error, so that what a command prints stays apart. None holds a record's
 //! id, a token, a key, a path as it was asked for, or anything of a body.
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 
 use argala_core::ports::{Event, EventSink};
 use tracing::{Level, Subscriber, event};
 use tracing_subscriber::{
-    EnvFilter, Layer, filter, fmt, layer::SubscriberExt, registry::LookupSpan,
+    EnvFilter, Layer, filter,
+    fmt::{self, MakeWriter},
+    layer::SubscriberExt,
+    registry::LookupSpan,
 };
 
 use crate::config::{Log, LogFormat};
@@ -25,11 +28,12 @@ pub fn filter(level: &str) -> Result<EnvFilter, filter::ParseError> {
 }
 
 /// The log as `log` asks for it.
-fn layer<S>(log: &Log) -> Box<dyn Layer<S> + Send + Sync>
+fn layer<S, W>(log: &Log, writer: W) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let base = fmt::layer().with_writer(io::stderr);
+    let base = fmt::layer().with_writer(writer);
     match log.format {
         LogFormat::Json => base
             .json()
@@ -37,11 +41,25 @@ where
             .with_current_span(true)
             .with_span_list(false)
             .boxed(),
-        LogFormat::Text => base
-            .compact()
-            .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
-            .boxed(),
+        LogFormat::Text => base.compact().with_ansi(io::stderr().is_terminal()).boxed(),
     }
+}
+
+/// What writes the log to `writer`: all of [`start`] but for its place, so that a test can read what
+/// the relay would write.
+///
+/// # Errors
+/// Where the level cannot be read.
+pub fn subscriber<W>(
+    log: &Log,
+    writer: W,
+) -> Result<impl Subscriber + Send + Sync, filter::ParseError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    Ok(tracing_subscriber::registry()
+        .with(filter(&log.level)?)
+        .with(layer(log, writer)))
 }
 
 /// Begins to log, for the whole process.
@@ -49,10 +67,7 @@ where
 /// # Errors
 /// Where the level cannot be read, or something logs already.
 pub fn start(log: &Log) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let subscriber = tracing_subscriber::registry()
-        .with(filter(&log.level)?)
-        .with(layer(log));
-    tracing::subscriber::set_global_default(subscriber)?;
+    tracing::subscriber::set_global_default(subscriber(log, io::stderr)?)?;
     Ok(())
 }
 

@@ -59,12 +59,14 @@ impl Sqlite {
             return Err(OpenError::NoWal);
         }
         // Full: a commit that has been answered survives a power cut. The two others are the same
-        // promise on macOS, where a plain fsync stops at the disk's cache.
+        // promise on macOS, where a plain fsync stops at the disk's cache. And what is deleted or
+        // blanked is overwritten: a revoked device's wrap would otherwise lie on in what is free.
         writing.execute_batch(
             "PRAGMA synchronous = FULL;
              PRAGMA fullfsync = ON;
              PRAGMA checkpoint_fullfsync = ON;
              PRAGMA foreign_keys = ON;
+             PRAGMA secure_delete = ON;
              PRAGMA journal_size_limit = 67108864;
              PRAGMA cache_size = -16384;",
         )?;

@@ -24,6 +24,8 @@ use crate::{
     sweeping,
 };
 
+pub use probes::admin_paths;
+
 use connections::Limits;
 use probes::Health;
 use signals::Signals;

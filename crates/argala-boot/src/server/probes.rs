@@ -9,7 +9,12 @@ use std::{
 };
 
 use argala_core::ports::Store;
-use axum::{Json, Router, extract::State, http::StatusCode, routing::get};
+use axum::{
+    Json, Router,
+    extract::State,
+    http::StatusCode,
+    routing::{MethodRouter, get},
+};
 use serde_json::{Value, json};
 
 use crate::ports::Ports;
@@ -61,13 +66,26 @@ impl Health {
     }
 }
 
-/// `/healthz`, `/readyz`, `/version`.
+/// Every route of this listener: there is no other list, so that whoever goes through all of them
+/// misses none.
+fn routes() -> [(&'static str, MethodRouter<Health>); 3] {
+    [
+        ("/healthz", get(|| async { Json(json!({"status": "ok"})) })),
+        ("/readyz", get(ready)),
+        ("/version", get(version)),
+    ]
+}
+
+/// The paths at which this listener answers `GET`.
+#[must_use]
+pub fn admin_paths() -> Vec<&'static str> {
+    routes().into_iter().map(|(path, _)| path).collect()
+}
+
 pub(crate) fn router(health: Health) -> Router {
-    Router::new()
-        .route("/healthz", get(|| async { Json(json!({"status": "ok"})) }))
-        .route("/readyz", get(ready))
-        .route("/version", get(version))
-        .with_state(health)
+    let add = |router: Router<Health>, (path, route)| router.route(path, route);
+    let router = routes().into_iter().fold(Router::new(), add);
+    router.with_state(health)
 }
 
 /// Ready while every backend answers that the relay cannot serve without, and it is not stopping.

@@ -116,6 +116,11 @@ impl Target {
 
 /// Reads a whole answer; `None` where the connection ends without one.
 pub(crate) fn answer(stream: TcpStream) -> Option<Answer> {
+    answer_to("GET", stream)
+}
+
+/// The same to a request of this method: one to `HEAD` has no body, whatever its head says.
+pub(crate) fn answer_to(method: &str, stream: TcpStream) -> Option<Answer> {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     loop {
@@ -131,11 +136,11 @@ pub(crate) fn answer(stream: TcpStream) -> Option<Answer> {
     let length = header(&head, "content-length").and_then(|length| length.parse().ok());
     let mut body = Vec::new();
     match length {
-        Some(length) => {
+        Some(length) if method != "HEAD" => {
             body.resize(length, 0);
             reader.read_exact(&mut body).ok()?;
         }
-        None => {
+        _ => {
             reader.read_to_end(&mut body).ok()?;
         }
     }
@@ -153,6 +158,8 @@ pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 /// An event stream: its lines as they come.
 pub(crate) struct Events {
     reader: BufReader<TcpStream>,
+    /// All that was read, the answer's head included.
+    pub(crate) said: String,
 }
 
 impl Events {
@@ -162,7 +169,10 @@ impl Events {
         let mut all = vec![("accept", "text/event-stream"), ("connection", "close")];
         all.extend_from_slice(headers);
         let reader = BufReader::new(target.begin("GET", "/pokes", &all));
-        let mut events = Self { reader };
+        let mut events = Self {
+            reader,
+            said: String::new(),
+        };
         assert!(events.wait_for("argala.hello"), "no hello");
         events
     }
@@ -174,9 +184,11 @@ impl Events {
             line.clear();
             match self.reader.read_line(&mut line) {
                 Ok(0) => return false,
-                Ok(_) if line.contains(text) => return true,
-                Ok(_) => {}
+                Ok(_) => self.said.push_str(&line),
                 Err(error) => panic!("waiting for {text}: {error}"),
+            }
+            if line.contains(text) {
+                return true;
             }
         }
     }

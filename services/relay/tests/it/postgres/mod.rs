@@ -45,8 +45,13 @@ fn succeed(url: &str, args: &[&str]) -> String {
 /// A database that has the relay's tables, on the server that all tests share.
 pub(crate) fn migrated(runtime: &Runtime) -> Database {
     let database = runtime.block_on(servers::postgres());
-    succeed(&database.url(), &["migrate"]);
+    migrated_at(&database.url());
     database
+}
+
+/// Makes the relay's tables in the database at `url`.
+pub(crate) fn migrated_at(url: &str) {
+    succeed(url, &["migrate"]);
 }
 
 /// A development relay on the database at `url`, with sam's laptop registered and the graph of its

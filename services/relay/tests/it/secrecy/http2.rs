@@ -31,13 +31,12 @@ pub(super) fn ask(stage: &Stage, all: Vec<Asked<'_>>) {
                 .body(Full::new(Bytes::from(body)))
                 .unwrap();
             let (parts, body) = sender.send_request(request).await.unwrap().into_parts();
-            let mut whole = format!("{:?}", parts.headers).into_bytes();
-            whole.extend(body.collect().await.unwrap().to_bytes());
             stage.told.borrow_mut().push(Told {
                 by: by.map(|by| by.of.clone()),
                 asked: format!("{method} {path}"),
                 status: parts.status.as_u16(),
-                whole,
+                head: format!("{:?}", parts.headers).into_bytes(),
+                body: body.collect().await.unwrap().to_bytes().to_vec(),
             });
         }
     };

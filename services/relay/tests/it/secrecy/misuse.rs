@@ -1,16 +1,18 @@
 //! Whatever a caller can put into the wrong place, and every way of being refused.
 
+use argala_client::crypto::GraphKey;
 use argala_wire::{
     codec::Format::{Cbor, Json},
     devices::DeviceKind,
+    keys::{GrantRequest, RotateRequest},
     records::PushRequest,
 };
 use serde_json::json;
 
 use super::{
-    ACME,
+    group::ACME,
     planted::{Garden, Sort},
-    stage::{Actor, Stage},
+    stage::{Actor, Stage, granted},
 };
 
 /// Who misbehaves.
@@ -231,8 +233,8 @@ fn quotas_and_verdicts(stage: &Stage, garden: &mut Garden, cast: &Cast<'_>, push
     let sam = cast.sam;
     let mut refused = push.clone();
     let record = &mut refused.records[0];
-    record.id = "a-record-that-is-refused".parse().unwrap();
     // Known to be refused, so no database is to know it; the answer repeats the id to its pusher.
+    record.id = "a-record-that-is-refused".parse().unwrap();
     garden.plant(
         Sort::Nowhere,
         "ciphertext that is refused",
@@ -269,7 +271,53 @@ fn quotas_and_verdicts(stage: &Stage, garden: &mut Garden, cast: &Cast<'_>, push
         .body(Json, &refused)
         .is(200);
     assert_eq!(answer.json()["results"][0]["reason"], "quota_records");
-    // A rotation that nobody asked for, and one with too few wraps.
+    too_much(stage, cast, push);
+    rotations_and_grants(stage, garden, cast);
+}
+
+/// More than fits.
+fn too_much(stage: &Stage, cast: &Cast<'_>, push: &PushRequest) {
+    let sam = cast.sam;
+    let mut large = push.clone();
+    large.records[0].ciphertext = HUSH.repeat(1_000).into_bytes().into();
+    for format in [Json, Cbor] {
+        stage
+            .ask(sam, "POST", ACME_PUSH)
+            .body(format, &large)
+            .is(413);
+    }
+    stage
+        .ask(sam, "PUT", &acme("/blobs/HUSH"))
+        .bytes("application/octet-stream", HUSH.repeat(1_000))
+        .is(413);
+}
+
+/// Wraps that are refused, which the answers tell by the devices alone.
+fn rotations_and_grants(stage: &Stage, garden: &mut Garden, cast: &Cast<'_>) {
+    let sam = cast.sam;
+    let graph = "g:acme".parse().unwrap();
+    let wrap = sam.seal(&graph, 1, &GraphKey::generate(), cast.kim);
+    garden.plant(Sort::Nowhere, "wrap that is refused", wrap.wrap.as_slice());
+    let grant = GrantRequest {
+        wraps: vec![granted(1, wrap.clone())],
+    };
+    let rotate = RotateRequest {
+        epoch: 2,
+        wraps: vec![wrap],
+    };
+    for format in [Json, Cbor] {
+        let told = stage
+            .ask(sam, "POST", &acme("/grant"))
+            .header("accept", "application/json")
+            .body(format, &grant)
+            .is(200);
+        assert_eq!(told.json()["rejected"][0]["reason"], "not_on_roster");
+        stage
+            .ask(sam, "POST", &acme("/rotate"))
+            .body(format, &rotate)
+            .is(422);
+    }
+    // A rotation to an epoch that is in force.
     let old = json!({"epoch": 1, "wraps": [{"memberId": "sam", "deviceId": HUSH, "wrap": "AAAA"}]});
     stage
         .ask(sam, "POST", &acme("/rotate"))

@@ -5,39 +5,37 @@
 //! route; whatever a caller can put into the wrong place is put there. Then the log, the events in
 //! it, every answer, the database and the folder of blobs are searched, in every spelling.
 
-use std::{collections::BTreeMap, path::Path};
-
-use argala_client::{
-    Kind,
-    crypto::{
-        GraphKey,
-        blob::{BlobContext, NonceDigest, Sealer},
-        record::{self, RecordCipher},
-    },
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
 };
+
+use argala_boot::server::admin_paths;
 use argala_wire::{
-    BlobId, StorageKey, Timestamp,
     codec::Format::{Cbor, Json},
-    devices::DeviceKind,
     keys::{GrantRequest, RotateRequest},
-    records::{PushRecord, PushRequest},
+    records::PushRequest,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::{
-    http::Events,
-    process::{Served, ok},
-};
+use crate::process::{Served, ok};
 
+mod failing;
+mod group;
 mod http2;
+mod leaking;
+mod listening;
 mod misuse;
+mod operator;
 mod planted;
+mod routes;
+mod spelling;
 mod stage;
 
-use planted::{Garden, Sort, files};
+use group::{ACME, Group, register};
+use listening::Listening;
+use planted::{Garden, STORED, Search, Sort, files};
 use stage::{Actor, SECRET, Stage, granted};
-
-const ACME: &str = "/graphs/g%3Aacme";
 
 fn config() -> String {
     format!(
@@ -45,61 +43,11 @@ fn config() -> String {
          [blobs]\nkind = \"filesystem\"\npath = \"kept/blobs\"\n\
          [directory]\ncache_ttl = \"0s\"\n\
          [quotas]\nmax_devices_per_member = 2\nmax_records_per_graph = 3\n\
-         [rate_limits]\nblobs = {{ per_minute = 1, burst = 14 }}\n\
+         max_push_bytes = \"16 KiB\"\nmax_record_bytes = \"8 KiB\"\nmax_blob_bytes = \"16 KiB\"\n\
+         [rate_limits]\nblobs = {{ per_minute = 1, burst = 20 }}\n\
+         [sweep]\ninterval = \"1s\"\n\
          [log]\nlevel = \"trace\"\n"
     )
-}
-
-/// The graph of the group, with the keys of its epochs.
-struct Group {
-    key: StorageKey,
-    graph_key: GraphKey,
-    kind: Kind,
-}
-
-impl Group {
-    /// A sealed and signed record, planted in all its parts.
-    fn record(&self, garden: &mut Garden, by: &Actor, id: &str, text: &str) -> PushRecord {
-        let id = id.parse().unwrap();
-        let cipher = RecordCipher::new(&self.graph_key, &self.key, 1);
-        let sealed = cipher.seal(&id, false, &self.kind, 1, text.as_bytes());
-        let sig = by.keys.sign_record(&self.key, 1, &id, false, &sealed);
-        garden.plant(
-            Sort::Store,
-            format!("record id {id}"),
-            id.as_str().as_bytes(),
-        );
-        garden.plant(Sort::Store, format!("ciphertext of {id}"), &sealed);
-        garden.plant(Sort::Store, format!("signature of {id}"), sig.as_slice());
-        garden.plant(Sort::Nowhere, format!("plaintext of {id}"), text.as_bytes());
-        PushRecord {
-            id,
-            epoch: 1,
-            ciphertext: sealed.as_slice().into(),
-            sig: Some(sig),
-            deleted: false,
-            expect: None,
-        }
-    }
-
-    /// A sealed file, planted with its id.
-    fn blob(&self, garden: &mut Garden, id: &str, plain: &[u8]) -> Vec<u8> {
-        let blob: BlobId = id.parse().unwrap();
-        let context = BlobContext {
-            graph: &self.key,
-            epoch: 1,
-            blob: &blob,
-        };
-        let mut digest = NonceDigest::new(&self.graph_key, &context);
-        digest.update(plain);
-        let mut sealer = Sealer::new(&self.graph_key, &context, digest.finish());
-        let mut sealed = sealer.header().to_vec();
-        sealed.extend(sealer.chunk(plain, true));
-        garden.plant(Sort::Nowhere, format!("plaintext of {id}"), plain);
-        garden.plant(Sort::Blob, format!("bytes of {id}"), &sealed);
-        garden.plant(Sort::Store, format!("blob id {id}"), id.as_bytes());
-        sealed
-    }
 }
 
 fn admin(folder: &Path, what: &[&str]) {
@@ -107,31 +55,12 @@ fn admin(folder: &Path, what: &[&str]) {
     ok(&args, folder);
 }
 
-/// Registers a device under a sealed name.
-fn register(stage: &Stage, garden: &mut Garden, who: &Actor, form: argala_wire::codec::Format) {
-    let own = StorageKey::own(&who.of.member_id);
-    let name = format!("the very own name of {}", who.of.device_id);
-    let label = record::seal_label(&GraphKey::generate(), &own, 1, &name);
-    let about = &who.of.device_id;
-    garden.plant(Sort::Nowhere, format!("name of {about}"), name.as_bytes());
-    garden.plant(Sort::Store, format!("sealed name of {about}"), &label);
-    let body = who
-        .keys
-        .registration(&who.of, DeviceKind::Device, Some(label.as_slice().into()));
-    garden.plant(
-        Sort::Nowhere,
-        format!("proof of {about}"),
-        body.proof.as_slice(),
-    );
-    stage.ask(who, "POST", "/devices").body(form, &body).is(201);
-}
-
 #[test]
 fn what_is_planted_is_found_where_the_protocol_puts_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut garden = Garden::default();
     garden.plant(Sort::Nowhere, "the host's secret", SECRET.as_bytes());
-    let stage = Stage {
+    let mut stage = Stage {
         served: Served::with_config(folder.path(), &config()),
         told: Vec::new().into(),
     };
@@ -143,7 +72,7 @@ fn what_is_planted_is_found_where_the_protocol_puts_it() {
         admin(folder.path(), &["group", "join", "acme", member]);
     }
 
-    let now = date_of(&stage);
+    let now = stage.now();
     let mut actor = |member, device| Actor::new(&mut garden, member, device, now);
     let (sam, alex) = (actor("sam", "sams-laptop"), actor("alex", "alexs-phone"));
     let (tablet, third) = (actor("sam", "sams-tablet"), actor("sam", "sams-third"));
@@ -151,16 +80,8 @@ fn what_is_planted_is_found_where_the_protocol_puts_it() {
     for (who, form) in [(&sam, Json), (&alex, Cbor), (&kim, Json)] {
         register(&stage, &mut garden, who, form);
     }
-    let mut pokes = Events::open(
-        &stage.served.public,
-        &[("authorization", &format!("Bearer {}", alex.token))],
-    );
-    let group = Group {
-        key: "g:acme".parse().unwrap(),
-        graph_key: GraphKey::generate(),
-        kind: Kind::new("text").unwrap(),
-    };
-    garden.plant(Sort::Nowhere, "the graph's key", group.graph_key.as_bytes());
+    let mut listening = Listening::open(&stage, &alex);
+    let group = Group::new(&mut garden);
 
     // Keys.
     let wraps = [&sam, &alex].map(|to| sam.seal(&group.key, 1, &group.graph_key, to));
@@ -176,10 +97,10 @@ fn what_is_planted_is_found_where_the_protocol_puts_it() {
         .ask(&sam, "POST", &format!("{ACME}/rotate"))
         .body(Json, &rotate)
         .is(200);
+    listening.are_poked(1);
     register(&stage, &mut garden, &tablet, Cbor);
     let given = sam.seal(&group.key, 1, &group.graph_key, &tablet);
-    // What a revoked device held is blanked: no trace of it is to stay.
-    garden.plant(Sort::Nowhere, "wrap for the tablet", given.wrap.as_slice());
+    garden.plant(Sort::Wrap, "wrap for sams-tablet", given.wrap.as_slice());
     let grant = GrantRequest {
         wraps: vec![granted(1, given)],
     };
@@ -204,7 +125,7 @@ fn what_is_planted_is_found_where_the_protocol_puts_it() {
         ),
     ];
     let key = "an-idempotency-key-of-sams";
-    garden.plant(Sort::Store, "idempotency key", key.as_bytes());
+    garden.plant(Sort::RequestKey, "idempotency key", key.as_bytes());
     let push = PushRequest {
         records,
         ..PushRequest::default()
@@ -217,6 +138,7 @@ fn what_is_planted_is_found_where_the_protocol_puts_it() {
             .body(form, &push)
             .is(200);
     }
+    listening.are_poked(2);
     let answer = group.record(
         &mut garden,
         &alex,
@@ -228,7 +150,6 @@ fn what_is_planted_is_found_where_the_protocol_puts_it() {
         ..PushRequest::default()
     };
     stage.ask(&alex, "POST", &pushing).body(Cbor, &push).is(200);
-    assert!(pokes.wait_for("argala.poke"));
 
     let kept = group.blob(
         &mut garden,
@@ -237,12 +158,19 @@ fn what_is_planted_is_found_where_the_protocol_puts_it() {
     );
     let gone = group.blob(
         &mut garden,
-        "a-blob-that-is-gone",
+        "gone-is-this-blob",
         &b"another one, soon deleted".repeat(40),
     );
     let blob = format!("{ACME}/blobs/a-blob-that-is-kept");
-    let other = format!("{ACME}/blobs/a-blob-that-is-gone");
-    for (path, bytes) in [(&blob, &kept), (&other, &gone)] {
+    let other = format!("{ACME}/blobs/gone-is-this-blob");
+    let given = group.blob(
+        &mut garden,
+        "handed-over-to-everybody",
+        &b"a third, for those who are here".repeat(40),
+    );
+    let delivered = format!("{ACME}/blobs/handed-over-to-everybody");
+    let deliver = format!("{delivered}?policy=deliver");
+    for (path, bytes) in [(&blob, &kept), (&other, &gone), (&deliver, &given)] {
         stage
             .ask(&sam, "PUT", path)
             .bytes("application/octet-stream", bytes.as_slice())
@@ -253,7 +181,13 @@ fn what_is_planted_is_found_where_the_protocol_puts_it() {
         .ask(&alex, "GET", &blob)
         .header("range", "bytes=1-9")
         .is(206);
+    stage.ask(&alex, "HEAD", &blob).is(200);
+    stage.ask(&sam, "HEAD", &format!("{other}-by")).is(404);
     stage.ask(&sam, "DELETE", &other).is(204);
+    for who in [&alex, &tablet] {
+        stage.ask(who, "GET", &delivered).is(200);
+    }
+    stage.served.wait_for_log("\"reason\":\"delivered\"");
 
     // Every reading route, in both forms.
     let by_epoch = format!("{ACME}/pull?epoch=1&limit=1");
@@ -270,7 +204,7 @@ fn what_is_planted_is_found_where_the_protocol_puts_it() {
     }
     let page = stage.ask(&sam, "GET", &pull).is(200).ok();
     let cursor = page["cursor"].as_str().unwrap();
-    garden.plant(Sort::Store, "cursor", cursor.as_bytes());
+    garden.plant(Sort::Cursor, "cursor", cursor.as_bytes());
     stage
         .ask(&sam, "GET", &format!("{pull}&cursor={cursor}"))
         .is(200);
@@ -305,39 +239,30 @@ fn what_is_planted_is_found_where_the_protocol_puts_it() {
     );
     stage.ask(&sam, "DELETE", "/devices/sams-tablet").is(200);
     stage.ask(&tablet, "GET", "/graphs").is(403);
-    for path in ["/healthz", "/readyz", "/version"] {
+    listening.are_poked(3);
+
+    let search = garden.search();
+    for path in admin_paths() {
         let answer = stage.served.admin.get(path, &[]);
-        garden.holds_only(&[], &answer.body, path);
+        assert_eq!(answer.status, 200, "{path}");
+        search.holds_only(&[], answer.head.as_bytes(), path);
+        search.holds_only(&[], &answer.body, path);
     }
-    drop(pokes);
-    search(folder.path(), stage, &garden);
-}
-
-/// The relay's own idea of the time, so that tokens are good and no clock of the test is asked.
-fn date_of(stage: &Stage) -> Timestamp {
-    let minted: Value = {
-        let answer = stage.served.admin.get("/healthz", &[]);
-        let date = crate::http::header(&answer.head, "date").expect("a date");
-        json!(date)
-    };
-    let date = minted.as_str().unwrap();
-    httpdate(date).parse().unwrap()
-}
-
-/// `Sun, 06 Nov 1994 08:49:37 GMT` as RFC 3339.
-fn httpdate(date: &str) -> String {
-    let parts: Vec<&str> = date.split(' ').collect();
-    let months = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    let month = months.find(parts[2]).expect("a month") / 3 + 1;
-    format!("{}-{month:02}-{}T{}.000Z", parts[3], parts[1], parts[4])
-}
-
-fn search(folder: &Path, mut stage: Stage, garden: &Garden) {
+    operator::asks(folder.path(), &search);
+    stage.served.signal("TERM");
+    listening.end(&search);
     let (status, log) = stage.served.stop();
     assert!(status.success());
+    the_log_holds_nothing(&log, &search);
+    let met = routes::answers(&stage.told.borrow(), &garden, &search);
+    routes::say_no_more_than(&met);
+    files_hold_what_they_are_for(folder.path(), &garden, &search);
+    operator::ends(folder.path(), &search);
+}
 
-    // The log, in which the events are: nothing at all.
-    garden.holds_only(&[], log.as_bytes(), "the log");
+/// In which the events are.
+fn the_log_holds_nothing(log: &str, search: &Search<'_>) {
+    search.holds_only(&[], log.as_bytes(), "the log");
     let lines: Vec<Value> = log
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
@@ -350,73 +275,33 @@ fn search(folder: &Path, mut stage: Stage, garden: &Garden) {
     });
     assert!(frames.count() > 100, "dependencies are listened to as well");
     everything_was_asked(&lines);
+}
 
-    // Answers: what is stored goes to those who are entitled, a wrap to its holder alone; an
-    // error tells the ids of an atomic push that was refused, and nothing else.
-    for told in stage.told.borrow().iter() {
-        let by = told
-            .by
-            .as_ref()
-            .map_or("nobody", |by| by.device_id.as_str());
-        let place = format!("the answer {} to {} by {by}", told.status, told.asked);
-        let entitled = if told.status < 400 {
-            vec![Sort::Store, Sort::Wrap, Sort::Blob]
-        } else {
-            Vec::new()
-        };
-        let mut found = garden.found(&told.whole);
-        let own = format!("wrap for {by}");
-        let wraps = garden.all(Sort::Wrap);
-        for wrap in found.iter().filter(|name| wraps.contains(*name)) {
-            assert_eq!(*wrap, own, "{place}");
-            assert!(told.asked.contains("/wraps"), "{place}");
-        }
-        if told.asked.contains("/wraps") && told.status == 200 && by == "sams-tablet" {
-            // Its own, before it was revoked.
-            assert!(found.remove("wrap for the tablet"), "{place}");
-        } else if told.status == 409 && told.asked.ends_with("/push") {
-            let ids: Vec<&str> = found.iter().copied().collect();
-            assert!(
-                ids.iter().all(|name| name.starts_with("record id")),
-                "{place}: {ids:?}"
-            );
-        } else {
-            garden.holds_only(&entitled, &told.whole, &place);
-        }
-    }
-
-    // The files: each thing where it is kept.
+/// Each thing lies where it is kept.
+fn files_hold_what_they_are_for(folder: &Path, garden: &Garden, search: &Search<'_>) {
     let (mut database, mut blobs) = (Vec::new(), Vec::new());
     for (path, bytes) in files(&folder.join("kept")) {
-        let name = path
-            .strip_prefix(folder)
-            .unwrap()
-            .to_str()
-            .unwrap()
-            .to_owned();
-        garden.holds_only(&[], name.as_bytes(), "the name of a file");
+        let name = path.strip_prefix(folder).unwrap().to_str().unwrap();
+        search.holds_only(&[], name.as_bytes(), "the name of a file");
         match name.starts_with("kept/blobs") {
             true => blobs.extend(bytes),
             false => database.extend(bytes),
         }
     }
-    garden.holds_only(&[Sort::Store, Sort::Wrap], &database, "the database");
-    garden.holds_only(&[Sort::Blob], &blobs, "the folder of blobs");
-    // And it is there: whoever searches has to know that the search finds.
-    let found = garden.found(&database);
-    for name in garden.all(Sort::Store).union(&garden.all(Sort::Wrap)) {
-        let unkept = ["cursor", "blob id a-blob-that-is-gone", "idempotency key"];
-        assert!(
-            found.contains(name) || unkept.contains(name),
-            "{name} is not kept"
-        );
-    }
-    let kept = garden.found(&blobs);
-    assert!(kept.contains("bytes of a-blob-that-is-kept"));
-    assert!(
-        !kept.contains("bytes of a-blob-that-is-gone"),
-        "a deleted blob's bytes stay"
-    );
+    let found = search.holds_only(&STORED, &database, "the database");
+    // And it is there: whoever searches has to know that the search finds. Of what is gone, and of
+    // what was refused, no trace stays.
+    let mut kept = garden.all(&STORED);
+    let gone = [
+        // Blanked when its device was revoked.
+        "wrap for sams-tablet",
+        "blob id gone-is-this-blob",
+        "blob id handed-over-to-everybody",
+    ];
+    kept.retain(|name| !gone.contains(name));
+    assert_eq!(found, kept);
+    let found = search.holds_only(&[Sort::Bytes], &blobs, "the folder of blobs");
+    assert_eq!(found, BTreeSet::from(["bytes of a-blob-that-is-kept"]));
 }
 
 /// Every route has answered well and has refused, and every kind of event was told.
@@ -431,25 +316,7 @@ fn everything_was_asked(lines: &[Value]) {
             false => entry.1 = true,
         }
     }
-    let routes = [
-        "POST /devices",
-        "GET /devices",
-        "DELETE /devices/{deviceId}",
-        "GET /graphs",
-        "GET /graphs/{graphId}",
-        "GET /graphs/{graphId}/devices",
-        "GET /graphs/{graphId}/wraps",
-        "POST /graphs/{graphId}/rotate",
-        "POST /graphs/{graphId}/grant",
-        "POST /graphs/{graphId}/push",
-        "GET /graphs/{graphId}/pull",
-        "PUT /graphs/{graphId}/blobs/{blobId}",
-        "GET /graphs/{graphId}/blobs/{blobId}",
-        "DELETE /graphs/{graphId}/blobs/{blobId}",
-        "GET /pokes",
-        "GET /limits",
-    ];
-    for route in routes {
+    for (route, _) in routes::ROUTES {
         assert_eq!(asked.get(route), Some(&(true, true)), "{route}: {asked:?}");
     }
     for kind in [

@@ -1,35 +1,58 @@
 //! What was planted, and looking for it in every spelling.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
-use argala_wire::Sealed;
+use aho_corasick::AhoCorasick;
+
+use super::spelling::{readings, spellings};
 
 /// How many bytes of something long are looked for: too many to be met by chance, few enough to
 /// lie within one page of a database.
 const SAMPLE: usize = 24;
+
+/// How many bytes of each end are looked for, for what is cut short: few enough to be told from the
+/// sixteen characters that are shown of something long, be it in base64.
+const END: usize = 12;
 
 /// What a planted thing is, which decides where it may be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Sort {
     /// Tokens, secrets, keys, plaintext, proofs, and what callers put where it does not belong.
     Nowhere,
-    /// What the database keeps and hands out to those who are entitled: ids of records and blobs,
-    /// ciphertexts, signatures, sealed names.
-    Store,
-    /// Wraps, which the database keeps and hands out to one device alone.
+    RecordId,
+    Ciphertext,
+    Signature,
+    /// The sealed name of a device.
+    Label,
+    BlobId,
+    /// An idempotency key.
+    RequestKey,
+    Cursor,
     Wrap,
     /// The bytes of a blob, which lie in a file.
-    Blob,
+    Bytes,
 }
 
+/// What the database keeps.
+pub(crate) const STORED: [Sort; 7] = [
+    Sort::RecordId,
+    Sort::Ciphertext,
+    Sort::Signature,
+    Sort::Label,
+    Sort::BlobId,
+    Sort::RequestKey,
+    Sort::Wrap,
+];
+
 /// Something that was planted.
-pub(crate) struct Planted {
-    pub(crate) name: String,
-    pub(crate) sort: Sort,
-    spellings: Vec<Vec<u8>>,
+struct Planted {
+    name: String,
+    sort: Sort,
+    /// Its middle, by which it is known, and its ends, which others may share.
+    samples: Vec<Vec<u8>>,
 }
 
 /// All of them.
@@ -38,101 +61,120 @@ pub(crate) struct Garden(Vec<Planted>);
 
 impl Garden {
     pub(crate) fn plant(&mut self, sort: Sort, name: impl Into<String>, bytes: &[u8]) {
-        // The middle: ends may be shared, as those of tokens and sealed headers are.
+        assert!(bytes.len() >= 8, "too short to be told from chance");
         let from = (bytes.len().saturating_sub(SAMPLE)) / 2;
-        let sample = &bytes[from..bytes.len().min(from + SAMPLE)];
-        assert!(sample.len() >= 8, "too short to be told from chance");
+        let middle = &bytes[from..bytes.len().min(from + SAMPLE)];
+        let mut samples = vec![middle.to_vec()];
+        if bytes.len() > END {
+            samples.push(bytes[..END].to_vec());
+            samples.push(bytes[bytes.len() - END..].to_vec());
+        }
         self.0.push(Planted {
             name: name.into(),
             sort,
-            spellings: spellings(sample),
+            samples,
         });
     }
 
-    /// The names of what is found in `bytes`.
-    pub(crate) fn found(&self, bytes: &[u8]) -> BTreeSet<&str> {
-        let found = |planted: &&Planted| planted.spellings.iter().any(|it| holds(bytes, it));
-        let found = self.0.iter().filter(found);
-        found.map(|planted| planted.name.as_str()).collect()
-    }
-
-    /// The names of all of a sort.
-    pub(crate) fn all(&self, sort: Sort) -> BTreeSet<&str> {
-        let of = self.0.iter().filter(|planted| planted.sort == sort);
+    /// The names of all of these sorts.
+    pub(crate) fn all(&self, sorts: &[Sort]) -> BTreeSet<&str> {
+        let of = self
+            .0
+            .iter()
+            .filter(|planted| sorts.contains(&planted.sort));
         of.map(|planted| planted.name.as_str()).collect()
     }
 
-    /// Fails where anything is found but what is of these sorts.
+    /// What the thing of this name is.
+    pub(crate) fn sort_of(&self, name: &str) -> Sort {
+        let named = self.0.iter().find(|planted| planted.name == name);
+        named.expect("it is planted").sort
+    }
+
+    /// Ready to look for all of them in one pass.
+    pub(crate) fn search(&self) -> Search<'_> {
+        let mut owners: BTreeMap<&[u8], Vec<usize>> = BTreeMap::new();
+        for (at, planted) in self.0.iter().enumerate() {
+            for sample in &planted.samples {
+                owners.entry(sample).or_default().push(at);
+            }
+        }
+        let (mut needles, mut whose) = (Vec::new(), Vec::new());
+        for (sample, owners) in owners {
+            let sort = |at: usize| self.0[at].sort;
+            if owners.iter().any(|&at| sort(at) != sort(owners[0])) {
+                // An end of things that belong in different places says nothing.
+                assert!(owners.iter().all(|&at| self.0[at].samples[0] != sample));
+                continue;
+            }
+            for spelling in spellings(sample) {
+                needles.push(spelling);
+                whose.push(owners.clone());
+            }
+        }
+        Search {
+            garden: self,
+            automaton: AhoCorasick::new(needles).unwrap(),
+            whose,
+        }
+    }
+}
+
+/// A search for all that was planted.
+pub(crate) struct Search<'a> {
+    garden: &'a Garden,
+    automaton: AhoCorasick,
+    /// Of each pattern: what it is a spelling of.
+    whose: Vec<Vec<usize>>,
+}
+
+/// Where something was found: its name, and what is around it.
+type Found<'a> = BTreeMap<&'a str, String>;
+
+impl<'a> Search<'a> {
+    fn places(&self, bytes: &[u8]) -> Found<'a> {
+        let mut found = Found::new();
+        for text in readings(bytes) {
+            for place in self.automaton.find_overlapping_iter(&text) {
+                for &at in &self.whose[place.pattern().as_usize()] {
+                    let around = || {
+                        let from = place.start().saturating_sub(300);
+                        let span = &text[from..text.len().min(place.end() + 200)];
+                        String::from_utf8_lossy(span).into_owned()
+                    };
+                    let name = self.garden.0[at].name.as_str();
+                    found.entry(name).or_insert_with(around);
+                }
+            }
+        }
+        found
+    }
+
+    /// The names of what is found in `bytes`.
+    pub(crate) fn found(&self, bytes: &[u8]) -> BTreeSet<&'a str> {
+        self.places(bytes).into_keys().collect()
+    }
+
+    /// Fails where anything is found but what is of these sorts; what was found.
     #[track_caller]
-    pub(crate) fn holds_only(&self, sorts: &[Sort], bytes: &[u8], place: &str) {
-        let found = self.found(bytes);
-        let allowed = |name: &&str| {
-            let planted = self.0.iter().find(|planted| planted.name == **name);
-            planted.is_some_and(|planted| sorts.contains(&planted.sort))
-        };
-        let wrong: Vec<_> = found.iter().filter(|name| !allowed(name)).collect();
-        if wrong.is_empty() {
-            return;
+    pub(crate) fn holds_only(
+        &self,
+        sorts: &[Sort],
+        bytes: &[u8],
+        place: &str,
+    ) -> BTreeSet<&'a str> {
+        let found = self.places(bytes);
+        let allowed = self.garden.all(sorts);
+        let wrong: Vec<_> = found
+            .keys()
+            .filter(|name| !allowed.contains(*name))
+            .collect();
+        if let Some(first) = wrong.first() {
+            // For whoever has to mend it: the first place, with what is around it.
+            panic!("{place} holds {wrong:?}: …{}…", found[**first]);
         }
-        // For whoever has to mend it: the first place, with what is around it.
-        let around = self
-            .0
-            .iter()
-            .filter(|it| *wrong[0] == it.name)
-            .find_map(|it| {
-                let mut places = it.spellings.iter().filter_map(|it| find(bytes, it));
-                let at = places.next()?;
-                let span = &bytes[at.saturating_sub(300)..bytes.len().min(at + 200)];
-                Some(String::from_utf8_lossy(span).into_owned())
-            });
-        panic!("{place} holds {wrong:?}: …{}…", around.unwrap_or_default());
+        found.into_keys().collect()
     }
-}
-
-fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
-    // A first byte found fast: a log at trace level has many megabytes.
-    let (&first, rest) = needle.split_first()?;
-    let mut from = 0;
-    while let Some(at) = bytes[from..].iter().position(|&byte| byte == first) {
-        let at = from + at;
-        if bytes[at + 1..].starts_with(rest) {
-            return Some(at);
-        }
-        from = at + 1;
-    }
-    None
-}
-
-fn holds(bytes: &[u8], needle: &[u8]) -> bool {
-    find(bytes, needle).is_some()
-}
-
-/// The ways in which bytes could be written down: as they are, in hexadecimal, in both base64 at
-/// each of the three places in a group, as a list of numbers, escaped as Rust prints them.
-fn spellings(bytes: &[u8]) -> Vec<Vec<u8>> {
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let numbers: Vec<String> = bytes.iter().map(u8::to_string).collect();
-    let mut all = vec![
-        bytes.to_vec(),
-        hex.to_uppercase().into_bytes(),
-        hex.into_bytes(),
-        numbers.join(",").into_bytes(),
-        numbers.join(", ").into_bytes(),
-        bytes.escape_ascii().to_string().into_bytes(),
-    ];
-    for before in 0..3 {
-        let mut shifted = vec![0; before];
-        shifted.extend_from_slice(bytes);
-        let text = Sealed(shifted.clone()).to_base64url();
-        // Without the characters that a neighbour has a part in.
-        let first = (before * 8).div_ceil(6);
-        let url = text[first..shifted.len() * 8 / 6].to_owned();
-        all.push(url.replace('-', "+").replace('_', "/").into_bytes());
-        all.push(url.into_bytes());
-    }
-    all.sort();
-    all.dedup();
-    all
 }
 
 /// Every file below a folder, with its bytes.
@@ -150,35 +192,123 @@ pub(crate) fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     all
 }
 
+/// Bytes that each spelling treats in ways of its own, too few for ends besides.
+#[cfg(test)]
+const SECRET: &[u8; END] = b"\xfb\xef\xbe'+\" \\\n\x07\x001";
+
+/// `bytes` as programs write them.
+#[cfg(test)]
+fn told(bytes: &[u8]) -> Vec<String> {
+    use argala_wire::Sealed;
+    use hyper::body::Bytes;
+
+    let shared = Bytes::copy_from_slice(bytes);
+    let url = Sealed(bytes.to_vec()).to_base64url();
+    let each = |one: &dyn Fn(u8) -> String| bytes.iter().map(|&byte| one(byte)).collect::<String>();
+    let hex = |byte: u8| format!("{byte:02x}");
+    let spaced: Vec<String> = bytes.iter().map(|&byte| hex(byte)).collect();
+    let percent = each(&|byte| format!("%{byte:02X}"));
+    let in_a_path = each(&|byte| match byte {
+        b'a'..=b'z' | b'0'..=b'9' | b'\'' | b'+' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    });
+    vec![
+        url.replace('-', "+").replace('_', "/"),
+        url,
+        each(&hex),
+        each(&hex).to_uppercase(),
+        spaced.join(" "),
+        spaced.join(":"),
+        format!("{bytes:?}"),
+        format!("{bytes:#?}"),
+        format!("{bytes:02x?}"),
+        format!("{bytes:#04x?}"),
+        bytes.escape_ascii().to_string(),
+        format!("{shared:?}"),
+        format!("{:?}", Some(&shared)),
+        format!("{:?}", format!("{shared:?}")),
+        percent.to_lowercase(),
+        in_a_path.replace('+', "%2B").replace("%20", "+"),
+        percent,
+        in_a_path,
+    ]
+}
+
 #[test]
-fn every_spelling_is_found_and_nothing_else() {
+fn every_spelling_is_found_in_a_string_of_json_too() {
     let mut garden = Garden::default();
-    let bytes = b"\xfb\xef\xbeAttack at dawn\x00\xff";
-    garden.plant(Sort::Nowhere, "it", bytes);
+    garden.plant(Sort::Nowhere, "it", SECRET);
+    let search = garden.search();
+    let among_others = |secret: &[u8], before: usize| {
+        let before = &[0x55, 0x0a, 0xff, 0x00][..before];
+        [before, secret, b"after"].concat()
+    };
+    let mut other = *SECRET;
+    other[END - 1] = b'Q';
     for before in 0..4 {
-        let mut whole = vec![0x55; before];
-        whole.extend_from_slice(bytes);
-        whole.extend_from_slice(b"after");
-        let url = Sealed(whole.clone()).to_base64url();
-        let standard = url.replace('-', "+").replace('_', "/");
-        let told = [
-            whole.clone(),
-            url.into_bytes(),
-            standard.into_bytes(),
-            format!("{whole:?}").into_bytes(),
-            whole.escape_ascii().to_string().into_bytes(),
-            whole
-                .iter()
-                .flat_map(|b| format!("{b:02X}").into_bytes())
-                .collect(),
-        ];
-        for told in told {
-            assert_eq!(garden.found(&told).len(), 1, "{}", told.escape_ascii());
+        let whole = among_others(SECRET, before);
+        assert_eq!(search.found(&whole).len(), 1);
+        for text in told(&whole) {
+            let line = serde_json::json!({"level": "TRACE", "span": {"what": [text.clone()]}});
+            let twice = serde_json::json!({ "body": line.to_string() });
+            for text in [text, line.to_string(), twice.to_string()] {
+                assert_eq!(search.found(text.as_bytes()).len(), 1, "{text}");
+            }
+        }
+        for text in told(&among_others(&other, before)) {
+            assert!(search.found(text.as_bytes()).is_empty(), "{text}");
         }
     }
+}
+
+#[test]
+fn a_text_is_found_however_it_is_quoted() {
+    let text = "say \"what\"\tis\u{7}meant,\nd\u{e9}j\u{e0} vu\\";
+    let mut garden = Garden::default();
+    garden.plant(Sort::Nowhere, "it", text.as_bytes());
+    let search = garden.search();
+    for told in [
+        text.to_owned(),
+        format!("{text:?}"),
+        text.escape_default().to_string(),
+        serde_json::json!({ text: 1 }).to_string(),
+        serde_json::json!([format!("{text:?}")]).to_string(),
+    ] {
+        assert_eq!(search.found(told.as_bytes()).len(), 1, "{told}");
+    }
+}
+
+#[test]
+fn what_is_cut_short_is_found_by_either_end() {
+    let bytes: Vec<u8> = (0..200).map(|at: u8| at.wrapping_mul(151) ^ 0x5a).collect();
+    let mut garden = Garden::default();
+    garden.plant(Sort::Nowhere, "it", &bytes);
+    let search = garden.search();
+    for part in [&bytes[..16], &bytes[184..], &bytes[80..120]] {
+        assert_eq!(search.found(part).len(), 1);
+        for text in told(part) {
+            assert_eq!(search.found(text.as_bytes()).len(), 1, "{text}");
+        }
+    }
+    let text = argala_wire::Sealed(bytes).to_base64url();
+    assert_eq!(search.found(&text.as_bytes()[..16]).len(), 1);
+}
+
+#[test]
+fn an_end_that_belongs_in_two_places_is_not_looked_for() {
+    let mut garden = Garden::default();
+    garden.plant(Sort::Wrap, "a wrap", b"the same header, one content of it");
+    garden.plant(
+        Sort::Label,
+        "a label",
+        b"the same header, and another inside",
+    );
+    let search = garden.search();
     assert!(
-        garden
-            .found(b"\xfb\xef\xbeAttack at dusk\x00\xff")
+        search
+            .found(b"the same header, of something else")
             .is_empty()
     );
+    let found = search.found(b"the same header, one content of it");
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), ["a wrap"]);
 }

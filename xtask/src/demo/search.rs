@@ -1,5 +1,6 @@
 //! Looking for what the relay must never hold, in every file and in every spelling.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::ErrorKind;
@@ -7,6 +8,9 @@ use std::path::{Path, PathBuf};
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use anyhow::{Context, Result};
+
+/// How often strings of JSON may lie in each other.
+const QUOTED: usize = 3;
 
 /// Something to look for, and how to speak of it without saying it.
 pub(crate) struct Secret {
@@ -22,7 +26,7 @@ pub(crate) struct Find {
     pub(crate) file: PathBuf,
 }
 
-/// Looks for secrets raw, in hex and in base64.
+/// Looks for secrets raw, in hex, in base64, as lists of numbers, quoted and percent encoded.
 pub(crate) struct Search {
     automaton: AhoCorasick,
     /// Of each pattern: the secret's name and the spelling.
@@ -152,7 +156,77 @@ fn spellings(bytes: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
         }
         all.push(("base64", standard));
     }
+    for between in [",", ", "] {
+        let numbers: Vec<String> = bytes.iter().map(u8::to_string).collect();
+        all.push(("numbers", numbers.join(between).into_bytes()));
+    }
+    // All of it, as a component of a URL, and as a path.
+    for safe in [None, Some(&b"-._~"[..]), Some(b"-._~/!$&'()*+,;=:@")] {
+        let is_safe = |byte: u8| {
+            safe.is_some_and(|safe| byte.is_ascii_alphanumeric() || safe.contains(&byte))
+        };
+        let upper = |byte| (!is_safe(byte)).then(|| format!("%{byte:02X}"));
+        let lower = |byte| (!is_safe(byte)).then(|| format!("%{byte:02x}"));
+        all.push(("percent", replaced(bytes, upper)));
+        all.push(("percent", replaced(bytes, lower)));
+    }
+    all.extend(quoted(bytes).into_iter().map(|needle| ("quoted", needle)));
+    // What has nothing to quote is itself.
+    all.retain(|(spelling, needle)| *spelling == "raw" || needle != bytes);
     all
+}
+
+/// As Rust prints bytes and strings and as JSON does, and each of them in strings of JSON: a log in
+/// JSON quotes what was quoted already.
+fn quoted(bytes: &[u8]) -> BTreeSet<Vec<u8>> {
+    let printed = |byte| match byte {
+        0 => Some("\\0".to_owned()),
+        1..b' ' | 0x7f.. => short_escape(byte).or_else(|| Some(format!("\\x{byte:02x}"))),
+        _ => short_escape(byte),
+    };
+    let in_a_string = |byte| match byte {
+        0 => Some("\\0".to_owned()),
+        1..b' ' | 0x7f => short_escape(byte).or_else(|| Some(format!("\\u{{{byte:x}}}"))),
+        _ => short_escape(byte),
+    };
+    let in_json = |byte| match byte {
+        8 => Some("\\b".to_owned()),
+        12 => Some("\\f".to_owned()),
+        0..b' ' => short_escape(byte).or_else(|| Some(format!("\\u{byte:04x}"))),
+        _ => short_escape(byte),
+    };
+    let mut forms = vec![
+        bytes.to_vec(),
+        bytes.escape_ascii().to_string().into_bytes(),
+        replaced(bytes, printed),
+        replaced(bytes, in_a_string),
+    ];
+    let mut all = BTreeSet::new();
+    for _ in 0..QUOTED {
+        let inside: Vec<_> = forms.iter().map(|form| replaced(form, in_json)).collect();
+        all.extend(std::mem::replace(&mut forms, inside));
+    }
+    all.extend(forms);
+    all
+}
+
+/// What Rust and JSON both escape.
+fn short_escape(byte: u8) -> Option<String> {
+    let escape = match byte {
+        b'\n' => "\\n",
+        b'\r' => "\\r",
+        b'\t' => "\\t",
+        b'"' => "\\\"",
+        b'\\' => "\\\\",
+        _ => return None,
+    };
+    Some(escape.to_owned())
+}
+
+/// With some bytes replaced by what stands for them.
+fn replaced(bytes: &[u8], by: impl Fn(u8) -> Option<String>) -> Vec<u8> {
+    let each = |&byte: &u8| by(byte).map_or_else(|| vec![byte], String::into_bytes);
+    bytes.iter().flat_map(each).collect()
 }
 
 /// The base64 of bytes that begin `offset` bytes into a group of three, cut down to the
@@ -197,6 +271,45 @@ mod tests {
         assert_eq!(found(b"fbefbe41747461636b206174206461776e"), ["hex"]);
         assert_eq!(found(b"++++QXR0YWNrIGF0IGRhd24="), ["base64"]);
         assert_eq!(found(b"----QXR0YWNrIGF0IGRhd24"), ["base64url"]);
+    }
+
+    #[test]
+    fn every_spelling_is_found_in_a_string_of_json_too() {
+        // Bytes that each spelling treats in ways of its own.
+        let bytes: &[u8] = b"\xfb\xc3\xa9 'A+/\" \\\n\x07\x7f\x001";
+        let text = "caf\u{e9} 'A+/\" \\\n\u{7}\u{8}\u{7f}\u{0}1.txt";
+        let secrets = [("bytes", bytes), ("text", text.as_bytes())].map(|(name, bytes)| Secret {
+            name: name.into(),
+            bytes: bytes.to_vec(),
+        });
+        let search = Search::new(&secrets).unwrap();
+        // As the crate for shared buffers prints them, which the standard library does not.
+        let printed = r#"b"\xfb\xc3\xa9 'A+/\" \\\n\x07\x7f\01""#;
+        let numbers: Vec<String> = bytes.iter().map(u8::to_string).collect();
+        let told = [
+            ("bytes", bytes.escape_ascii().to_string()),
+            ("bytes", printed.to_owned()),
+            ("bytes", format!("{bytes:?}")),
+            ("bytes", numbers.join(",")),
+            ("bytes", "%FB%C3%A9%20'A+/%22%20%5C%0A%07%7F%001".to_owned()),
+            (
+                "bytes",
+                "%fb%c3%a9%20%27A%2b%2f%22%20%5c%0a%07%7f%001".to_owned(),
+            ),
+            ("text", text.to_owned()),
+            ("text", format!("{text:?}")),
+            ("text", serde_json::json!(text).to_string()),
+        ];
+        for (name, told) in told {
+            let line = serde_json::json!({"message": told.clone()}).to_string();
+            let twice = serde_json::json!({ "body": line }).to_string();
+            for told in [told, line, twice] {
+                let finds = search.haystack(Path::new("x"), told.as_bytes());
+                assert!(finds.iter().any(|find| find.secret == name), "{told}");
+            }
+        }
+        let other = format!("{:?}", b"\xfb\xc3\xa9 'A+/\" \\\n\x07\x7f\x002");
+        assert!(search.haystack(Path::new("x"), other.as_bytes()).is_empty());
     }
 
     #[test]

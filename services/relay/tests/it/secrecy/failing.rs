@@ -239,9 +239,9 @@ impl<'a> Failing<'a> {
             .group
             .blob(&mut self.garden, &id, &name.as_bytes().repeat(40));
 
-        registration(&self.stage, &mut self.garden, &third, Cbor).is_answered();
+        registration(&self.stage, &mut self.garden, &third, Cbor).answered();
         for path in ["/devices", "/graphs", "/limits"] {
-            self.stage.ask(&self.sam, "GET", path).is_answered();
+            self.stage.ask(&self.sam, "GET", path).answered();
         }
         for end in [
             "",
@@ -250,32 +250,30 @@ impl<'a> Failing<'a> {
             "/pull",
             "/pull?epoch=1",
         ] {
-            self.ask("GET", end).is_answered();
+            self.ask("GET", end).answered();
         }
         for form in [Json, Cbor] {
-            self.ask("POST", "/push").body(form, &push).is_answered();
+            self.ask("POST", "/push").body(form, &push).answered();
             // Where it succeeded, no push would come as far as the records any more.
             if at_least.contains(&ROTATE) {
-                self.ask("POST", "/rotate")
-                    .body(form, &rotate)
-                    .is_answered();
+                self.ask("POST", "/rotate").body(form, &rotate).answered();
             }
-            self.ask("POST", "/grant").body(form, &grant).is_answered();
+            self.ask("POST", "/grant").body(form, &grant).answered();
         }
         self.ask("POST", "/push")
             .header("idempotency-key", KEY)
             .body(Json, &self.push)
-            .is_answered();
+            .answered();
         self.ask("PUT", &format!("/blobs/{id}"))
             .bytes(OCTETS, new)
-            .is_answered();
+            .answered();
         for method in ["GET", "HEAD"] {
-            self.ask(method, "/blobs/a-blob-that-is-kept").is_answered();
+            self.ask(method, "/blobs/a-blob-that-is-kept").answered();
         }
-        self.ask("DELETE", &format!("/blobs/{id}")).is_answered();
+        self.ask("DELETE", &format!("/blobs/{id}")).answered();
         self.stage
             .ask(&self.sam, "DELETE", &format!("/devices/{device}"))
-            .is_answered();
+            .answered();
 
         let search = self.garden.search();
         let told = std::mem::take(&mut *self.stage.told.borrow_mut());

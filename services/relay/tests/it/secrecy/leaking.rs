@@ -46,6 +46,9 @@ fn logged(format: LogFormat, what: impl FnOnce()) -> Vec<u8> {
     written.clone()
 }
 
+/// What writes something down.
+type Written<'a> = Box<dyn FnOnce() + 'a>;
+
 /// What a fault of somebody's could write down.
 struct Leak {
     ciphertext: Vec<u8>,
@@ -55,7 +58,7 @@ struct Leak {
 
 impl Leak {
     /// Each by its name, as code would write it.
-    fn all<'a>(&'a self) -> Vec<(&'static str, Box<dyn FnOnce() + 'a>)> {
+    fn all(&self) -> Vec<(&'static str, Written<'_>)> {
         let Self {
             ciphertext,
             token,
@@ -81,7 +84,6 @@ impl Leak {
             (
                 "ciphertext",
                 Box::new(move || {
-                    tracing::debug!("{:?}", String::from_utf8_lossy(&ciphertext[8..]));
                     let text = Sealed(ciphertext.clone()).to_base64url();
                     tracing::debug!(begins = &text[..16]);
                 }),

@@ -170,7 +170,7 @@ impl<'a> Ask<'a> {
 
     /// Sends it and keeps the answer, whatever it is.
     #[track_caller]
-    pub(crate) fn is_answered(self) {
+    pub(crate) fn answered(self) {
         self.send(|_| true);
     }
 

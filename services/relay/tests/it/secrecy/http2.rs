@@ -31,12 +31,13 @@ pub(super) fn ask(stage: &Stage, all: Vec<Asked<'_>>) {
                 .body(Full::new(Bytes::from(body)))
                 .unwrap();
             let (parts, body) = sender.send_request(request).await.unwrap().into_parts();
+            let body = body.collect().await.unwrap().to_bytes().to_vec();
             stage.told.borrow_mut().push(Told {
                 by: by.map(|by| by.of.clone()),
                 asked: format!("{method} {path}"),
                 status: parts.status.as_u16(),
                 head: format!("{:?}", parts.headers).into_bytes(),
-                body: body.collect().await.unwrap().to_bytes().to_vec(),
+                body,
             });
         }
     };

@@ -13,7 +13,7 @@ use argala_core::ports::{
     RateLimiters, SystemClock, SystemRandom, Verdict,
 };
 use argala_redis::{Options, Redis};
-use argala_testkit::{PATIENCE, eventually, member};
+use argala_testkit::{PATIENCE, device_ref, eventually, member};
 use argala_wire::limits::{Rate, RateLimits};
 use futures_util::StreamExt as _;
 
@@ -102,6 +102,12 @@ impl Pokes {
             sink,
             source,
         }
+    }
+
+    /// What a device of a member is told here from now on.
+    pub(crate) async fn listen(&self, member: &str, device: &str) -> PokeSubscription {
+        let listening = self.source.subscribe(&device_ref(member, device)).await;
+        listening.expect("a stream opens")
     }
 }
 

@@ -1,7 +1,7 @@
 //! A cluster of three.
 
 use argala_core::ports::{Poke, PokeSignal};
-use argala_testkit::{device_ref, group, member, servers::PrivateRedis};
+use argala_testkit::{group, member, servers::PrivateRedis};
 use argala_wire::StorageKey;
 use futures_util::StreamExt as _;
 
@@ -18,11 +18,7 @@ async fn a_slot_that_moves_takes_nobodys_pokes_with_it() {
     let (one, other) = (Pokes::start(&options), Pokes::start(&options));
     up(&one.redis).await;
     up(&other.redis).await;
-    let mut sam = one
-        .source
-        .subscribe(&device_ref("sam", "laptop"))
-        .await
-        .unwrap();
+    let mut sam = one.listen("sam", "laptop").await;
     let poke = Poke {
         storage_key: StorageKey::group(&group("acme")),
         members: vec![member("sam")],

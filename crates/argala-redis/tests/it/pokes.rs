@@ -47,16 +47,8 @@ async fn fred_287_and_367_ten_thousand_pokes_at_a_slow_stream_become_a_resync() 
     let (one, other) = (Pokes::start(&options), Pokes::start(&options));
     up(&one.redis).await;
     up(&other.redis).await;
-    let mut slow = one
-        .source
-        .subscribe(&device_ref("sam", "laptop"))
-        .await
-        .unwrap();
-    let mut witness = one
-        .source
-        .subscribe(&device_ref("alex", "phone"))
-        .await
-        .unwrap();
+    let mut slow = one.listen("sam", "laptop").await;
+    let mut witness = one.listen("alex", "phone").await;
     for chunk in (0..10_000).collect::<Vec<_>>().chunks(500) {
         let pokes: Vec<_> = chunk
             .iter()
@@ -85,11 +77,7 @@ async fn comes_back(pause: bool, for_new_only: bool) {
     let (one, other) = (Pokes::start(&options), Pokes::start(&options));
     up(&one.redis).await;
     up(&other.redis).await;
-    let mut sam = one
-        .source
-        .subscribe(&device_ref("sam", "laptop"))
-        .await
-        .unwrap();
+    let mut sam = one.listen("sam", "laptop").await;
     other.sink.poke(&poke("acme", &["sam"])).await.unwrap();
     assert_eq!(next(&mut sam).await, changed("acme"));
 
@@ -109,11 +97,7 @@ async fn comes_back(pause: bool, for_new_only: bool) {
         .poke(&poke("lost", &["sam", "alex"]))
         .await
         .unwrap();
-    let mut alex = one
-        .source
-        .subscribe(&device_ref("alex", "phone"))
-        .await
-        .unwrap();
+    let mut alex = one.listen("alex", "phone").await;
     assert!(begun.elapsed() < Duration::from_millis(500));
     // What this replica knows by itself it tells at once.
     one.sink.poke(&poke("here", &["sam"])).await.unwrap();
@@ -148,10 +132,8 @@ async fn a_connection_that_is_dead_for_ever_is_replaced() {
     comes_back(false, true).await;
 }
 
-/// Only the one who listens was cut off, and who published meanwhile noticed nothing: nobody but
-/// the one who comes back can know that something may have been missed.
-#[tokio::test(flavor = "multi_thread")]
-async fn who_could_not_listen_meanwhile_is_told_to_resync() {
+/// Two replicas on one server, of which only the second reaches it by a passage that can be closed.
+async fn near_and_far() -> (PrivateRedis, Passage, Pokes, Pokes) {
     let server = PrivateRedis::start().await;
     let passage = Passage::to(server.ports()[0]).await;
     let near = options(server.url());
@@ -159,14 +141,18 @@ async fn who_could_not_listen_meanwhile_is_told_to_resync() {
         url: format!("redis://127.0.0.1:{}", passage.port()),
         ..near.clone()
     };
-    let (one, other) = (Pokes::start(&far), Pokes::start(&near));
-    up(&one.redis).await;
-    up(&other.redis).await;
-    let mut sam = one
-        .source
-        .subscribe(&device_ref("sam", "laptop"))
-        .await
-        .unwrap();
+    let (near, far) = (Pokes::start(&near), Pokes::start(&far));
+    up(&near.redis).await;
+    up(&far.redis).await;
+    (server, passage, near, far)
+}
+
+/// Only the one who listens was cut off, and who published meanwhile noticed nothing: nobody but
+/// the one who comes back can know that something may have been missed.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_could_not_listen_meanwhile_is_told_to_resync() {
+    let (_server, passage, other, one) = near_and_far().await;
+    let mut sam = one.listen("sam", "laptop").await;
     arrives(&other, &poke("before", &["sam"]), &mut sam).await;
     let resyncs = one.redis.status().resyncs;
     passage.close();
@@ -187,26 +173,9 @@ async fn who_could_not_listen_meanwhile_is_told_to_resync() {
 /// lost to resync when it is back.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_was_not_told_is_told_to_resync_later() {
-    let server = PrivateRedis::start().await;
-    let passage = Passage::to(server.ports()[0]).await;
-    let near = options(server.url());
-    let far = argala_redis::Options {
-        url: format!("redis://127.0.0.1:{}", passage.port()),
-        ..near.clone()
-    };
-    let (one, other) = (Pokes::start(&near), Pokes::start(&far));
-    up(&one.redis).await;
-    up(&other.redis).await;
-    let mut sam = one
-        .source
-        .subscribe(&device_ref("sam", "laptop"))
-        .await
-        .unwrap();
-    let mut alex = one
-        .source
-        .subscribe(&device_ref("alex", "phone"))
-        .await
-        .unwrap();
+    let (_server, passage, one, other) = near_and_far().await;
+    let mut sam = one.listen("sam", "laptop").await;
+    let mut alex = one.listen("alex", "phone").await;
     passage.close();
     other.sink.poke(&poke("lost", &["sam"])).await.unwrap();
     passage.open_for_new();
@@ -224,21 +193,8 @@ async fn who_was_not_told_is_told_to_resync_later() {
 /// More members than anybody remembers: all streams everywhere are told.
 #[tokio::test(flavor = "multi_thread")]
 async fn too_many_to_remember_are_everybody() {
-    let server = PrivateRedis::start().await;
-    let passage = Passage::to(server.ports()[0]).await;
-    let near = options(server.url());
-    let far = argala_redis::Options {
-        url: format!("redis://127.0.0.1:{}", passage.port()),
-        ..near.clone()
-    };
-    let (one, other) = (Pokes::start(&near), Pokes::start(&far));
-    up(&one.redis).await;
-    up(&other.redis).await;
-    let mut alex = one
-        .source
-        .subscribe(&device_ref("alex", "phone"))
-        .await
-        .unwrap();
+    let (_server, passage, one, other) = near_and_far().await;
+    let mut alex = one.listen("alex", "phone").await;
     passage.close();
     let many: Vec<_> = (0..5_000).map(|at| format!("m{at}")).collect();
     let many: Vec<_> = many.iter().map(String::as_str).collect();
@@ -284,11 +240,7 @@ async fn what_cannot_be_read_is_a_resync() {
     let options = patient(server.url());
     let one = Pokes::start(&options);
     up(&one.redis).await;
-    let mut sam = one
-        .source
-        .subscribe(&device_ref("sam", "laptop"))
-        .await
-        .unwrap();
+    let mut sam = one.listen("sam", "laptop").await;
     for text in ["what", "{}"] {
         let told = server
             .ask(0, &format!("PUBLISH {}:poke:sam {text}", options.prefix))

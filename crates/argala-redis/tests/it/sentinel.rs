@@ -1,7 +1,7 @@
 //! Servers that Sentinels watch.
 
 use argala_core::ports::{Poke, PokeSignal, Verdict};
-use argala_testkit::{device_ref, eventually, group, member, servers::PrivateRedis};
+use argala_testkit::{eventually, group, member, servers::PrivateRedis};
 use argala_wire::StorageKey;
 use futures_util::StreamExt as _;
 use tokio::time::{Duration, Instant};
@@ -106,11 +106,7 @@ async fn pokes_survive_a_primary_that_is_killed() {
     let (one, other) = (Pokes::start(&options), Pokes::start(&options));
     up(&one.redis).await;
     up(&other.redis).await;
-    let mut sam = one
-        .source
-        .subscribe(&device_ref("sam", "laptop"))
-        .await
-        .unwrap();
+    let mut sam = one.listen("sam", "laptop").await;
     let poke = Poke {
         storage_key: StorageKey::group(&group("acme")),
         members: vec![member("sam")],

@@ -6,7 +6,9 @@ use rustix::process::Signal;
 
 use crate::{
     Fault, containers,
-    ground::{Account, answers, becomes, free_port, is_alive, process_of, signal, succeed},
+    ground::{
+        Account, answers, becomes, free_port, has_ended, is_alive, process_of, signal, succeed,
+    },
     postgres::{PASSWORD, ROLE},
     programs::Programs,
 };
@@ -62,11 +64,17 @@ pidfile = {pid_file}
             }
         };
         command.arg("--quiet").arg(&ini);
+        // Of an attempt before: its process would be taken for this one's.
+        kill(folder);
+        let _ = fs::remove_file(&pid_file);
+        let _ = fs::remove_file(&log);
         succeed(command)?;
         let mut up = false;
         becomes(|| {
             up = process_of(&pid_file).is_some() && answers(port);
-            up || (pid_file.exists() && process_of(&pid_file).is_none())
+            // One whose port is taken ends before it writes its id.
+            up || has_ended(&pid_file)
+                || fs::read_to_string(&log).is_ok_and(|said| said.contains(" FATAL "))
         });
         if up {
             return Ok(port);

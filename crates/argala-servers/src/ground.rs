@@ -199,9 +199,20 @@ pub(crate) fn becomes_within(patience: Duration, mut condition: impl FnMut() -> 
 
 /// The process whose id is the first line of a file, while it lives.
 pub(crate) fn process_of(pid_file: &Path) -> Option<Pid> {
+    named_by(pid_file).filter(|pid| is_alive(*pid))
+}
+
+/// Whether the process that wrote its id into a file has ended since.
+pub(crate) fn has_ended(pid_file: &Path) -> bool {
+    named_by(pid_file).is_some_and(|pid| !is_alive(pid))
+}
+
+/// The process whose id is the first line of a file. A file without a whole line is one that is
+/// still being written: it names nobody yet.
+fn named_by(pid_file: &Path) -> Option<Pid> {
     let text = fs::read_to_string(pid_file).ok()?;
-    let pid = Pid::from_raw(text.lines().next()?.trim().parse().ok()?)?;
-    is_alive(pid).then_some(pid)
+    let (line, _) = text.split_once('\n')?;
+    Pid::from_raw(line.trim().parse().ok()?)
 }
 
 pub(crate) fn is_alive(pid: Pid) -> bool {
@@ -218,4 +229,37 @@ pub(crate) fn is_alive(pid: Pid) -> bool {
 /// Sends a signal; a process that is gone already is no fault.
 pub(crate) fn signal(pid: Pid, signal: Signal) {
     let _ = kill_process(pid, signal);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process;
+
+    use super::*;
+
+    /// What a start makes of a file that holds `text`: whether the process runs, and whether it
+    /// has ended.
+    fn made_of(text: &str) -> (bool, bool) {
+        let name = format!("argala-pid-{}-{}", process::id(), text.len());
+        let file = env::temp_dir().join(name);
+        fs::write(&file, text).expect("the temporary folder takes files");
+        let made = (process_of(&file).is_some(), has_ended(&file));
+        let _ = fs::remove_file(&file);
+        made
+    }
+
+    #[test]
+    fn a_file_that_is_still_written_names_nobody() {
+        let own = process::id();
+        assert_eq!(made_of(""), (false, false));
+        assert_eq!(made_of(&format!("{own}")), (false, false));
+        assert_eq!(made_of(&format!("{own}\n")), (true, false));
+    }
+
+    #[test]
+    fn a_process_that_is_gone_has_ended() {
+        let mut child = Command::new("true").spawn().expect("`true` starts");
+        child.wait().expect("`true` ends");
+        assert_eq!(made_of(&format!("{}\n", child.id())), (false, true));
+    }
 }

@@ -13,7 +13,9 @@ use rustix::process::Signal;
 
 use crate::{
     Fault, containers,
-    ground::{Account, answers, becomes, free_port, is_alive, process_of, signal, succeed},
+    ground::{
+        Account, answers, becomes, free_port, has_ended, is_alive, process_of, signal, succeed,
+    },
     programs::Programs,
 };
 
@@ -114,20 +116,32 @@ impl Redis {
         if self.is_sentinel {
             command.arg("--sentinel");
         }
+        let logged = self.log().len();
         succeed(command)?;
         let mut up = false;
-        let log = self.folder.join("log");
         becomes(|| {
             up = process_of(&pid_file).is_some() && answers(self.port);
-            up || (log.exists() && pid_file.exists() && process_of(&pid_file).is_none())
+            up || has_ended(&pid_file) || self.gave_up(logged)
         });
         if up {
             return Ok(());
         }
+        let report = self.log();
+        // Whoever tries another port must not leave one behind that nobody knows of: a replica
+        // would go on copying its primary.
+        end(&self.folder, Signal::KILL);
         Err(Fault::Program {
             program: "redis-server".to_owned(),
-            report: self.log(),
+            report,
         })
+    }
+
+    /// Whether it has logged since that it ends because its port is taken. It does so before it
+    /// writes its id.
+    fn gave_up(&self, logged: usize) -> bool {
+        self.log()
+            .get(logged..)
+            .is_some_and(|said| said.contains("aborting"))
     }
 
     /// What it has logged.

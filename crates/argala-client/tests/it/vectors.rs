@@ -44,20 +44,78 @@ fn text(bytes: &[u8]) -> Value {
 }
 
 /// A device of `devices.json`, its secrets included.
-fn device(member: &str) -> (DeviceRef, DeviceKeys) {
+fn device(device: &str) -> (DeviceRef, DeviceKeys) {
     let devices = read("devices.json");
     let mut devices = devices["devices"].as_array().expect("a list").iter();
     let found = devices
-        .find(|device| device["memberId"] == member)
+        .find(|found| found["deviceId"] == device)
         .expect("published");
     let keys = DeviceKeys::from_secrets(
         &key(&found["encryptionSecretKey"]),
         &key(&found["signingSecretKey"]),
     );
-    let name = device_ref(member, found["deviceId"].as_str().expect("text"));
-    let body = keys.registration(&name, argala_wire::devices::DeviceKind::Device, None);
+    let name = device_ref(found["memberId"].as_str().expect("text"), device);
+    let kind = serde_json::from_value(found["body"]["kind"].clone()).expect("a kind");
+    let body = keys.registration(&name, kind, None);
     assert_eq!(serde_json::to_value(&body).expect("JSON"), found["body"]);
     (name, keys)
+}
+
+/// Who wraps which epoch of which graph for whom: a pair's, the giver's own for another device and
+/// for a recovery code, a name that is escaped with the last epoch that JSON can tell, oneself.
+const WRAPS: [(&str, &str, &str, u64); 5] = [
+    ("sam-laptop", "alex-phone", "d:alex:sam", 3),
+    ("sam-laptop", "sam-phone", "d:sam:sam", 1),
+    ("sam-phone", "recovery-1", "d:sam:sam", 2),
+    ("a/b:c", "alex-phone", "g:50%25", (1 << 53) - 1),
+    ("alex-phone", "alex-phone", "g:acme", 1),
+];
+
+fn seal_wrap((by, to, graph, epoch): (&str, &str, &str, u64), graph_key: &GraphKey) -> Value {
+    let ((by, by_keys), (to, to_keys)) = (device(by), device(to));
+    let graph: StorageKey = graph.parse().expect("a key");
+    let context = WrapContext {
+        graph: &graph,
+        epoch,
+        to: &to,
+        by: &by,
+    };
+    let wrap = wrap::seal(&context, graph_key, &by_keys, &to_keys.public()).expect("seals");
+    json!({
+        "graph": { "storageKey": graph, "epoch": epoch, "key": text(graph_key.as_bytes()) },
+        "by": by,
+        "to": to,
+        "wrap": wrap.to_base64url(),
+    })
+}
+
+fn graph_of(value: &Value) -> StorageKey {
+    let key = value["storageKey"]
+        .as_str()
+        .and_then(|key| key.parse().ok());
+    key.expect("a key")
+}
+
+/// Opens a wrap as whom it is for, and holds that it opens for nothing else.
+fn open_wrap(vector: &Value) {
+    let name = |value: &Value| value["deviceId"].as_str().expect("text").to_owned();
+    let ((by, by_keys), (to, to_keys)) =
+        (device(&name(&vector["by"])), device(&name(&vector["to"])));
+    let graph = graph_of(&vector["graph"]);
+    let context = WrapContext {
+        graph: &graph,
+        epoch: vector["graph"]["epoch"].as_u64().expect("a number"),
+        to: &to,
+        by: &by,
+    };
+    let sealed = bytes(&vector["wrap"]);
+    let graph_key = GraphKey::from_bytes(key(&vector["graph"]["key"]));
+    let opened = wrap::open(&context, &sealed, &to_keys, &by_keys.public());
+    assert_eq!(opened, Ok(graph_key));
+    let (other, other_keys) = device("a/b:c");
+    let stranger = if by == other { &to_keys } else { &other_keys };
+    let opened = wrap::open(&context, &sealed, &to_keys, &stranger.public());
+    assert!(opened.is_err(), "{by:?} was not the giver");
 }
 
 /// Sizes around which chunks are cut: none, a full one that is the last, one byte more.
@@ -97,16 +155,9 @@ fn large(graph_key: &GraphKey, graph: &StorageKey, epoch: u64, size: usize) -> V
 }
 
 fn seal() -> Value {
-    let ((sam, sam_keys), (alex, alex_keys)) = (device("sam"), device("alex"));
+    let (sam, sam_keys) = device("sam-laptop");
     let graph: StorageKey = "d:alex:sam".parse().expect("a key");
     let (graph_key, epoch) = (GraphKey::generate(), 3);
-    let context = WrapContext {
-        graph: &graph,
-        epoch,
-        to: &alex,
-        by: &sam,
-    };
-    let wrap = wrap::seal(&context, &graph_key, &sam_keys, &alex_keys.public()).expect("seals");
     let kind = Kind::new("text").expect("a kind");
     let cipher = RecordCipher::new(&graph_key, &graph, epoch);
     let record = cipher.seal(&record_id("a/b:c"), false, &kind, 7, "Grüße".as_bytes());
@@ -134,7 +185,7 @@ fn seal() -> Value {
             "epoch": epoch,
             "key": text(graph_key.as_bytes()),
         },
-        "wrap": { "by": sam, "to": alex, "wrap": wrap.to_base64url() },
+        "wraps": WRAPS.map(|of| seal_wrap(of, &GraphKey::generate())),
         "record": {
             "id": "a/b:c",
             "deleted": false,
@@ -175,23 +226,14 @@ fn the_published_bytes_open() {
         fs::write(folder().join("encryption.json"), format!("{text}\n")).expect("writes");
     }
     let vectors = read("encryption.json");
-    let ((sam, sam_keys), (alex, alex_keys)) = (device("sam"), device("alex"));
-    let graph: StorageKey = vectors["graph"]["storageKey"]
-        .as_str()
-        .and_then(|key| key.parse().ok())
-        .expect("a key");
+    let (sam, sam_keys) = device("sam-laptop");
+    let graph = graph_of(&vectors["graph"]);
     let epoch = vectors["graph"]["epoch"].as_u64().expect("a number");
     let graph_key = GraphKey::from_bytes(key(&vectors["graph"]["key"]));
 
-    let context = WrapContext {
-        graph: &graph,
-        epoch,
-        to: &alex,
-        by: &sam,
-    };
-    let wrap = bytes(&vectors["wrap"]["wrap"]);
-    let opened = wrap::open(&context, &wrap, &alex_keys, &sam_keys.public());
-    assert_eq!(opened, Ok(graph_key.clone()));
+    let wraps = vectors["wraps"].as_array().expect("a list");
+    assert_eq!(wraps.len(), WRAPS.len());
+    wraps.iter().for_each(open_wrap);
 
     let cipher = RecordCipher::new(&graph_key, &graph, epoch);
     for record in [&vectors["record"], &vectors["tombstone"]] {
@@ -209,10 +251,7 @@ fn the_published_bytes_open() {
     }
 
     let label = &vectors["label"];
-    let own: StorageKey = label["storageKey"]
-        .as_str()
-        .and_then(|key| key.parse().ok())
-        .expect("a key");
+    let own = graph_of(label);
     let opened = record::open_label(&graph_key, &own, &bytes(&label["sealed"]));
     assert_eq!(label["text"], opened.expect("opens"));
 

@@ -167,6 +167,8 @@ impl LeftOut {
 /// Nextest runs each test in a process of its own and ends a test that hangs.
 fn nextest(options: &Options, left_out: &LeftOut) -> Result<Command> {
     let mut command = cargo(&["nextest", "run", "--workspace", "--no-fail-fast"])?;
+    // The benchmarks, too, once through each: nobody notices otherwise that one has decayed.
+    command.arg("--all-targets");
     if !left_out.is_nothing() {
         command.args(["-E", &format!("not ({})", left_out.filter())]);
     }

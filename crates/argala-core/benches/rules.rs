@@ -1,23 +1,34 @@
 //! What the rules cost by themselves: no store, no codec.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     hint::black_box,
 };
 
 use argala_core::{
-    ports::store::{Counters, Graph, Pull, Push, PushedRecord, Rotate, SignatureVerdict},
+    ports::{
+        ObjectKey,
+        store::{
+            Blob, Counters, Grant, Graph, Holder, Pull, Push, PushedRecord, ReserveBlob, Rotate,
+            SignatureVerdict, Standing,
+        },
+    },
     rules::{
-        PushView,
+        self, GrantView, PushView,
         pull::{Offer, Plan, plan},
         push::{self, Existing},
+        rate::{Level, TokenBucket},
+        roster::{Members, directory_owes, owed_grants, owed_rotations},
         rotate::{RotateView, fingerprint, rotate},
+        sweep::is_delivered,
     },
 };
 use argala_testkit::{EPOCH, TestDevice, record_id};
 use argala_wire::{
     Sealed, StorageKey,
-    limits::{Pages, Quotas, Signatures},
+    blobs::BlobPolicy,
+    devices::DeviceRef,
+    limits::{Pages, Quotas, Rate, Signatures},
     records::{PulledRecord, PushRecord, PushRequest},
 };
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
@@ -94,7 +105,15 @@ fn pushes(criterion: &mut Criterion) {
             };
             (record.id.clone(), existing)
         };
-        let graph = graph(2_000);
+        // As if all of them were there.
+        let graph = Graph {
+            counters: Counters {
+                records: 2_000,
+                ciphertext_bytes: 2_000 * CIPHERTEXT as u64,
+                ..Counters::default()
+            },
+            ..graph(2_000)
+        };
         let all: HashMap<_, _> = records.iter().map(there).collect();
         for (name, existing) in [("decide_new", HashMap::new()), ("decide_replacing", all)] {
             group.bench_function(BenchmarkId::new(name, n), |bencher| {
@@ -106,7 +125,7 @@ fn pushes(criterion: &mut Criterion) {
                         existing: &existing,
                         replay: None,
                     };
-                    argala_core::rules::push(black_box(&request), view).expect("decides")
+                    rules::push(black_box(&request), view).expect("decides")
                 });
             });
         }
@@ -165,18 +184,31 @@ fn pulls(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Devices of a group in which each member has three.
+fn devices(n: u64) -> Vec<TestDevice> {
+    (0..n)
+        .map(|at| TestDevice::new(&format!("member-{:05}", at / 3), &format!("d{}", at % 3)))
+        .collect()
+}
+
+fn refs(devices: &[TestDevice]) -> Vec<DeviceRef> {
+    let mut refs: Vec<_> = devices.iter().map(TestDevice::to_ref).collect();
+    refs.sort();
+    refs
+}
+
+/// How many devices a group is measured with.
+const GROUPS: [u64; 3] = [2, 100, 10_000];
+
 fn rotations(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("rotate");
-    for n in [2, 100, 10_000] {
-        let devices: Vec<TestDevice> = (0..n)
-            .map(|at| TestDevice::new(&format!("member-{:05}", at / 3), &format!("d{}", at % 3)))
-            .collect();
+    for n in GROUPS {
+        let devices = devices(n);
         let wraps: Vec<_> = devices
             .iter()
             .map(|device| device.rotate_wrap("wrap"))
             .collect();
-        let mut roster: Vec<_> = devices.iter().map(TestDevice::to_ref).collect();
-        roster.sort();
+        let roster = refs(&devices);
         let row = devices[0].registered(EPOCH);
         let request = Rotate {
             key: key(),
@@ -211,10 +243,157 @@ fn rotations(criterion: &mut Criterion) {
     group.finish();
 }
 
+fn grants(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("grant");
+    for n in GROUPS {
+        let devices = devices(n);
+        let caller = devices[0].registered(EPOCH);
+        let roster: BTreeSet<_> = refs(&devices).into_iter().collect();
+        let wraps: Vec<_> = devices
+            .iter()
+            .map(|device| device.grant_wrap(1, "wrap"))
+            .collect();
+        let there = |device: &DeviceRef| ((1, device.clone()), Some(Sealed(b"wrap".to_vec())));
+        let all: BTreeMap<_, _> = roster.iter().map(there).collect();
+        let members: BTreeSet<_> = roster.iter().map(|it| it.member_id.clone()).collect();
+        let request = Grant {
+            key: key(),
+            by: devices[0].to_ref(),
+            members: members.into_iter().collect(),
+            wraps,
+            now: EPOCH,
+        };
+        let graph = graph(10);
+        let held = BTreeSet::from([1]);
+        group.throughput(Throughput::Elements(n));
+        for (name, existing) in [("decide_new", BTreeMap::new()), ("decide_repeated", all)] {
+            group.bench_function(BenchmarkId::new(name, n), |bencher| {
+                bencher.iter(|| {
+                    let view = GrantView {
+                        caller: Some(&caller),
+                        graph: Some(&graph),
+                        roster: &roster,
+                        held: &held,
+                        existing: &existing,
+                    };
+                    rules::grant(black_box(&request), view).expect("decides")
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+/// Who should hold the key and who does: asked for by every `GET` of a graph's roster.
+fn rosters(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("roster");
+    for n in GROUPS {
+        let roster = refs(&devices(n));
+        // One in two holds the key, and one in two of these has left.
+        let holder = |device: &DeviceRef| Holder {
+            device: device.clone(),
+            revoked: false,
+        };
+        let members = |step| -> BTreeSet<_> {
+            let some = roster.iter().step_by(step);
+            some.map(|device| device.member_id.clone()).collect()
+        };
+        let members = Members {
+            all: members(1),
+            active: members(4),
+        };
+        let standing = Standing {
+            graph: graph(10),
+            holders: roster.iter().step_by(2).map(holder).collect(),
+            roster: roster.clone(),
+        };
+        group.throughput(Throughput::Elements(n));
+        group.bench_function(BenchmarkId::new("owed_rotations", n), |bencher| {
+            bencher.iter(|| owed_rotations(black_box(&standing), &members).count());
+        });
+        group.bench_function(BenchmarkId::new("directory_owes", n), |bencher| {
+            bencher.iter(|| directory_owes(black_box(&standing), &members));
+        });
+        group.bench_function(BenchmarkId::new("owed_grants", n), |bencher| {
+            bencher.iter(|| owed_grants(black_box(&standing)).count());
+        });
+        // All but the last have it: every one is looked for.
+        let fetched = &roster[..roster.len() - 1];
+        group.bench_function(BenchmarkId::new("is_delivered", n), |bencher| {
+            bencher.iter(|| is_delivered(black_box(&roster), &roster[0], fetched));
+        });
+    }
+    group.finish();
+}
+
+fn of_one_row(criterion: &mut Criterion) {
+    let laptop = TestDevice::new("sam", "laptop");
+    let (row, register) = (laptop.registered(EPOCH), laptop.register(EPOCH));
+    let mut group = criterion.benchmark_group("device");
+    group.bench_function("register_new", |bencher| {
+        bencher.iter(|| rules::register(black_box(&register), None, 3).expect("decides"));
+    });
+    group.bench_function("register_again", |bencher| {
+        bencher.iter(|| rules::register(black_box(&register), Some(&row), 3).expect("decides"));
+    });
+    group.bench_function("revoke", |bencher| {
+        bencher.iter(|| rules::revoke(black_box(Some(&row)), Some(&row)).expect("decides"));
+    });
+    group.finish();
+
+    let reserve = ReserveBlob {
+        key: key(),
+        id: "photo-0123456789".parse().expect("legal"),
+        by: laptop.to_ref(),
+        object: ObjectKey::new("a1", [7; 16]),
+        size: 1_000,
+        policy: BlobPolicy::Keep,
+        expires_at: None,
+        now: EPOCH,
+        max_bytes_per_graph: 1_000_000,
+    };
+    let live = Blob {
+        graph: key(),
+        id: reserve.id.clone(),
+        object: reserve.object.clone(),
+        size: 1_000,
+        sha256: [7; 32],
+        policy: BlobPolicy::Keep,
+        expires_at: None,
+        by: laptop.to_ref(),
+    };
+    let graph = graph(10);
+    let mut group = criterion.benchmark_group("blob");
+    for (name, live) in [("reserve_new", None), ("reserve_again", Some(&live))] {
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                rules::blob::reserve(black_box(&reserve), Some(&row), Some(&graph), live)
+                    .expect("decides")
+            });
+        });
+    }
+    group.bench_function("commit", |bencher| {
+        bencher.iter(|| rules::blob::commit(Some(&row), black_box(&[7; 32]), Some(&live)));
+    });
+    group.finish();
+
+    let bucket = TokenBucket::new(Rate {
+        per_minute: 600,
+        burst: 60,
+    });
+    let level = Level { at: 0, owed: 1_000 };
+    criterion.bench_function("rate/take", |bencher| {
+        bencher.iter(|| bucket.take(black_box(Some(level)), 1_000));
+    });
+}
+
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     pushes(&mut criterion);
     pulls(&mut criterion);
     rotations(&mut criterion);
+    grants(&mut criterion);
+    rosters(&mut criterion);
+    of_one_row(&mut criterion);
     criterion.final_summary();
 }

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use argala_wire::{
     RecordId, Sealed, StorageKey, Timestamp,
     codec::Format,
-    devices::DeviceRef,
+    devices::{DeviceKind, DeviceRef, Suite},
     records::{PullResponse, PulledRecord, PushRecord, PushRequest},
     signing,
 };
@@ -110,6 +110,16 @@ fn signed_bytes(criterion: &mut Criterion) {
         );
     }
     group.finish();
+    let device = DeviceRef {
+        member_id: "sam".parse().expect("legal"),
+        device_id: "sams-laptop".parse().expect("legal"),
+    };
+    criterion.bench_function("signing/device_proof", |bencher| {
+        bencher.iter(|| {
+            let (kind, suite) = (DeviceKind::default(), Suite::default());
+            signing::device_proof(black_box(&device), kind, suite, &[7; 32], &[8; 32])
+        });
+    });
 }
 
 fn names(criterion: &mut Criterion) {

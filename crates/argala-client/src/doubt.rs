@@ -24,6 +24,12 @@ pub enum Doubt {
         /// The device.
         device: DeviceRef,
     },
+    /// It shows a device as active that was revoked before.
+    #[serde(rename = "device.returned")]
+    DeviceReturned {
+        /// The device.
+        device: DeviceRef,
+    },
     /// It handed out a wrap that does not open, or that nobody known gave.
     #[serde(rename = "wrap.rejected")]
     WrapRejected {
@@ -54,6 +60,9 @@ impl Doubt {
             Event::DeviceChanged { device } => Some(Self::DeviceChanged {
                 device: device.clone(),
             }),
+            Event::DeviceReturned { device } => Some(Self::DeviceReturned {
+                device: device.clone(),
+            }),
             Event::WrapRejected { graph, epoch, by } => Some(Self::WrapRejected {
                 storage_key: key(graph),
                 epoch: *epoch,
@@ -71,10 +80,19 @@ impl Doubt {
     #[must_use]
     pub const fn storage_key(&self) -> Option<&StorageKey> {
         match self {
-            Self::DeviceChanged { .. } => None,
+            Self::DeviceChanged { .. } | Self::DeviceReturned { .. } => None,
             Self::WrapRejected { storage_key, .. } | Self::EpochWentBack { storage_key, .. } => {
                 Some(storage_key)
             }
+        }
+    }
+
+    /// The device that it is about, where it is about one.
+    #[must_use]
+    pub const fn device(&self) -> Option<&DeviceRef> {
+        match self {
+            Self::DeviceChanged { device } | Self::DeviceReturned { device } => Some(device),
+            Self::WrapRejected { .. } | Self::EpochWentBack { .. } => None,
         }
     }
 
@@ -83,6 +101,7 @@ impl Doubt {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::DeviceChanged { .. } => "device.changed",
+            Self::DeviceReturned { .. } => "device.returned",
             Self::WrapRejected { .. } => "wrap.rejected",
             Self::EpochWentBack { .. } => "epoch.went_back",
         }
@@ -95,6 +114,11 @@ impl std::fmt::Display for Doubt {
             Self::DeviceChanged { device } => write!(
                 f,
                 "the relay showed other keys than before for {}/{}",
+                device.member_id, device.device_id
+            ),
+            Self::DeviceReturned { device } => write!(
+                f,
+                "the relay showed {}/{} as active, which was revoked before",
                 device.member_id, device.device_id
             ),
             Self::WrapRejected {

@@ -61,6 +61,18 @@ pub enum Error {
     /// of another relay.
     #[error("the relay shows other keys than before for {}; nothing was sealed for them", list(.0))]
     KeysChanged(Vec<DeviceRef>),
+    /// The relay shows these devices as active, which were revoked before: somebody may want keys
+    /// for a device that its owner has lost.
+    #[error("the relay shows {} as active, revoked before; nothing was sealed", list(.0))]
+    Returned(Vec<DeviceRef>),
+    /// These devices were never listed to whoever uses this one, who so had no chance to object:
+    /// the relay may have made them up. Listing them is all that it takes.
+    #[error(
+        "{} never listed here before; list the devices, compare their fingerprints with their \
+         owners, and try again; nothing was sealed",
+        were(.0)
+    )]
+    Unlisted(Vec<DeviceRef>),
     /// Sealed bytes are not what was sealed: forged, cut, swapped or damaged.
     #[error("{0} does not open: it is not what was sealed")]
     Unreadable(&'static str),
@@ -94,6 +106,11 @@ fn list(devices: &[DeviceRef]) -> String {
         .map(|device| format!("{}/{}", device.member_id, device.device_id))
         .collect();
     names.join(", ")
+}
+
+fn were(devices: &[DeviceRef]) -> String {
+    let were = if devices.len() == 1 { "was" } else { "were" };
+    format!("{} {were}", list(devices))
 }
 
 impl Error {

@@ -33,6 +33,16 @@ pub enum Event {
         /// The device that the relay names as its giver.
         by: DeviceRef,
     },
+    /// A key is there for this device, and its giver was never listed: it is not used until that
+    /// has happened.
+    WrapHeld {
+        /// The graph.
+        graph: GraphId,
+        /// The epoch that it is of.
+        epoch: u64,
+        /// Its giver.
+        by: DeviceRef,
+    },
     /// The relay tells an older epoch than this device has a key of, which no honest one does;
     /// records are sealed under the newest key all the same.
     EpochWentBack {
@@ -43,7 +53,7 @@ pub enum Event {
         /// The newest epoch whose key is here.
         held: u64,
     },
-    /// A device was seen that never was before.
+    /// A device was seen that never was before; nothing is sealed for it until it has been listed.
     DeviceNew {
         /// The device.
         device: DeviceRef,
@@ -52,6 +62,12 @@ pub enum Event {
     },
     /// The relay shows other keys for a device than before; the old ones are kept.
     DeviceChanged {
+        /// The device.
+        device: DeviceRef,
+    },
+    /// The relay shows a device as active that was revoked, which no honest one does; nothing is
+    /// sealed for it.
+    DeviceReturned {
         /// The device.
         device: DeviceRef,
     },
@@ -72,9 +88,11 @@ impl Event {
             Self::KeysBehind { .. } => "keys.behind",
             Self::RecordRejected { .. } => "record.rejected",
             Self::WrapRejected { .. } => "wrap.rejected",
+            Self::WrapHeld { .. } => "wrap.held",
             Self::EpochWentBack { .. } => "epoch.went_back",
             Self::DeviceNew { .. } => "device.new",
             Self::DeviceChanged { .. } => "device.changed",
+            Self::DeviceReturned { .. } => "device.returned",
             Self::StartedOver { .. } => "pull.started_over",
         }
     }
@@ -97,6 +115,12 @@ impl fmt::Display for Event {
                 "{graph}: the key of epoch {epoch} from {}/{} does not open and is not used",
                 by.member_id, by.device_id
             ),
+            Self::WrapHeld { graph, epoch, by } => write!(
+                f,
+                "{graph}: the key of epoch {epoch} is from {}/{}, which was never listed here; it is \
+                 used once it has been",
+                by.member_id, by.device_id
+            ),
             Self::EpochWentBack { graph, told, held } => write!(
                 f,
                 "{graph}: the relay tells epoch {told}, and this device has the key of epoch {held}"
@@ -112,6 +136,11 @@ impl fmt::Display for Event {
             Self::DeviceChanged { device } => write!(
                 f,
                 "the relay shows other keys than before for {}/{}; they are not used",
+                device.member_id, device.device_id
+            ),
+            Self::DeviceReturned { device } => write!(
+                f,
+                "the relay shows {}/{} as active, which was revoked; nothing is sealed for it",
                 device.member_id, device.device_id
             ),
             Self::StartedOver { graph, .. } => {

@@ -1,6 +1,9 @@
 //! What a key file holds.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use argala_wire::{
     Sealed, StorageKey,
@@ -104,7 +107,8 @@ pub struct KnownDevice {
     encryption_key: [u8; 32],
     #[serde(with = "public_key")]
     signing_key: [u8; 32],
-    /// Whether it has been listed as new to whoever uses this device.
+    /// Whether it has been listed, with its fingerprint, to whoever uses this device; nothing is
+    /// sealed for it before.
     pub announced: bool,
     /// Whether somebody has compared its fingerprint and said so.
     pub verified: bool,
@@ -158,6 +162,12 @@ pub struct Contents {
     pub label: Option<String>,
     #[serde(default, with = "known_list")]
     known: BTreeMap<DeviceRef, KnownDevice>,
+    /// Devices that were revoked, on record or not: this one may have done it unseen.
+    #[serde(default)]
+    revoked: BTreeSet<DeviceRef>,
+    /// Devices that a key was taken from.
+    #[serde(default)]
+    givers: BTreeSet<DeviceRef>,
     #[serde(default)]
     graphs: BTreeMap<StorageKey, Graph>,
     #[serde(default)]
@@ -177,6 +187,8 @@ impl Contents {
             counter: 0,
             label: None,
             known: BTreeMap::new(),
+            revoked: BTreeSet::new(),
+            givers: BTreeSet::new(),
             graphs: BTreeMap::new(),
             doubts: Vec::new(),
         }
@@ -213,6 +225,23 @@ impl Contents {
             .epochs
             .entry(epoch)
             .or_insert(EpochKey { key, first_seq });
+    }
+
+    /// Whether a key may be taken from a device: one that was listed, or that has given one
+    /// before. Where no key is here at all, this device has only just come and knows nobody.
+    #[must_use]
+    pub fn may_give(&self, device: &DeviceRef) -> bool {
+        *device == self.device
+            || self.givers.contains(device)
+            || self
+                .known_device(device)
+                .is_some_and(|known| known.announced)
+            || self.graphs.values().all(|graph| graph.epochs.is_empty())
+    }
+
+    /// Remembers that a key was taken from a device.
+    pub fn note_giver(&mut self, device: &DeviceRef) {
+        self.givers.insert(device.clone());
     }
 
     /// Every graph that this device has had to do with.
@@ -296,12 +325,30 @@ impl Contents {
         Seen::New
     }
 
-    /// Forgets a device, so that the next look at it is the first; with it goes the doubt that
-    /// its keys had changed.
+    /// Devices whose keys nobody has been shown yet, and that might still be given one.
+    pub fn unlisted(&self) -> impl Iterator<Item = &KnownDevice> {
+        let unlisted = |known: &&KnownDevice| !known.announced && !self.is_revoked(&known.device);
+        self.known.values().filter(unlisted)
+    }
+
+    /// Whether a device was revoked, as the relay once told or as this device did.
+    #[must_use]
+    pub fn is_revoked(&self, device: &DeviceRef) -> bool {
+        self.revoked.contains(device)
+    }
+
+    /// Remembers that a device was revoked, which is for good; `false` where it is known.
+    pub fn note_revoked(&mut self, device: &DeviceRef) -> bool {
+        self.revoked.insert(device.clone())
+    }
+
+    /// Forgets a device, so that the next look at it is the first; with it go the doubts that
+    /// its keys had changed or that it had come back.
     pub fn forget(&mut self, device: &DeviceRef) {
         self.known.remove(device);
-        self.doubts
-            .retain(|doubt| !matches!(doubt, Doubt::DeviceChanged { device: of } if of == device));
+        self.revoked.remove(device);
+        self.givers.remove(device);
+        self.doubts.retain(|doubt| doubt.device() != Some(device));
     }
 
     /// What the relay told and was not believed, oldest first.
@@ -366,6 +413,43 @@ mod tests {
         assert_eq!(known.keys(), one);
         contents.forget(&device);
         assert_eq!(contents.see(&device, DeviceKind::Device, &two), Seen::New);
+    }
+
+    #[test]
+    fn one_key_of_two_is_a_change_as_well() {
+        let mut contents = contents();
+        let device = contents.device.clone();
+        let (one, two) = (
+            DeviceKeys::generate().public(),
+            DeviceKeys::generate().public(),
+        );
+        contents.see(&device, DeviceKind::Device, &one);
+        let (mut sealing, mut signing) = (one, one);
+        sealing.encryption = two.encryption;
+        signing.signing = two.signing;
+        for keys in [sealing, signing] {
+            let seen = contents.see(&device, DeviceKind::Device, &keys);
+            assert_eq!(seen, Seen::Changed);
+        }
+    }
+
+    #[test]
+    fn the_revoked_are_remembered_until_they_are_forgotten() {
+        let mut contents = contents();
+        let device = contents.device.clone();
+        let keys = DeviceKeys::generate().public();
+        contents.see(&device, DeviceKind::Device, &keys);
+        assert_eq!(contents.unlisted().count(), 1);
+        assert!(contents.note_revoked(&device) && !contents.note_revoked(&device));
+        assert_eq!(contents.unlisted().count(), 0, "it will be given nothing");
+        let file = serde_json::to_string(&contents).expect("writes");
+        let mut read: Contents = serde_json::from_str(&file).expect("reads");
+        assert!(read.is_revoked(&device));
+        read.add_doubt(Doubt::DeviceReturned {
+            device: device.clone(),
+        });
+        read.forget(&device);
+        assert!(!read.is_revoked(&device) && read.doubts().is_empty());
     }
 
     #[test]

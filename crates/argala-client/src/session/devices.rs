@@ -2,13 +2,15 @@
 //!
 //! The relay tells which keys belong to which device, and could lie. So every device is put on
 //! record when it is first seen, its keys are never replaced after, and whoever uses this device
-//! is told of each new one with a fingerprint to compare.
+//! is told of each new one with a fingerprint to compare. Nothing is sealed for a device before it
+//! has been listed to them, nor for one whose keys changed or that was revoked before.
 
 use std::collections::HashMap;
 
 use argala_wire::{
     GraphId, StorageKey,
     devices::{Device, DeviceRef},
+    graphs::{OwedRotation, RotationReason},
 };
 
 use super::Session;
@@ -30,21 +32,42 @@ pub struct SeenDevice {
     pub new: bool,
     /// Whether the relay tells other keys than it did when the device was first seen.
     pub changed: bool,
-    /// Whether somebody has compared the fingerprint and said so.
+    /// Whether the relay tells it as active although it was revoked before.
+    pub returned: bool,
+    /// Whether somebody has compared the fingerprint and said so; never of one that changed.
     pub verified: bool,
     /// Its name, where it is one of the member's own and the key is here.
     pub label: Option<String>,
 }
 
+/// What a look at a device showed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    seen: Seen,
+    /// Whether it is told as active and was revoked before.
+    returned: bool,
+}
+
+/// A graph's roster, sorted by what may be sealed.
+#[derive(Default)]
+pub(super) struct Roster {
+    /// Devices that were listed and are who they were.
+    pub(super) listed: Vec<(DeviceRef, PublicKeys)>,
+    /// Devices that nobody has been shown yet.
+    pub(super) unlisted: Vec<DeviceRef>,
+}
+
 impl Session {
-    /// Puts devices on record, and tells of those that are new or changed.
-    fn look_at(&mut self, devices: &[Device]) -> Result<Vec<Seen>, Error> {
+    /// Puts devices on record, and tells of those that are new, changed or back.
+    pub(super) fn look_at(&mut self, devices: &[Device]) -> Result<Vec<Look>, Error> {
+        let mut kept = true;
         let mut all = Vec::with_capacity(devices.len());
         let mut events = Vec::new();
         for device in devices {
             let keys = PublicKeys::of(device)
                 .ok_or_else(|| Error::Answer("a device's keys are not of its suite".to_owned()))?;
             let name = device.to_ref();
+            let mut returned = false;
             let seen = if name == *self.file.device() {
                 // Nobody has to tell this device its own keys.
                 if keys == self.file.keys().public() {
@@ -53,19 +76,33 @@ impl Session {
                     Seen::Changed
                 }
             } else {
-                self.file.contents_mut().see(&name, device.kind, &keys)
+                let contents = self.file.contents_mut();
+                if device.is_active() {
+                    returned = contents.is_revoked(&name);
+                } else {
+                    kept &= !contents.note_revoked(&name);
+                }
+                contents.see(&name, device.kind, &keys)
             };
             match seen {
                 Seen::Same => {}
-                Seen::New => events.push(Event::DeviceNew {
-                    fingerprint: keys.fingerprint(&name),
-                    device: name,
+                Seen::New => {
+                    kept = false;
+                    events.push(Event::DeviceNew {
+                        fingerprint: keys.fingerprint(&name),
+                        device: name.clone(),
+                    });
+                }
+                Seen::Changed => events.push(Event::DeviceChanged {
+                    device: name.clone(),
                 }),
-                Seen::Changed => events.push(Event::DeviceChanged { device: name }),
             }
-            all.push(seen);
+            if returned {
+                events.push(Event::DeviceReturned { device: name });
+            }
+            all.push(Look { seen, returned });
         }
-        if all.contains(&Seen::New) {
+        if !kept {
             self.file.save()?;
         }
         for event in &events {
@@ -74,27 +111,54 @@ impl Session {
         Ok(all)
     }
 
-    /// The graph's roster, on record; fails where a device on it has other keys than before,
-    /// since nothing may be sealed for it.
-    pub(super) async fn trusted_roster(
-        &mut self,
-        graph: &GraphId,
-    ) -> Result<Vec<(DeviceRef, PublicKeys)>, Error> {
+    /// The graph's roster, on record; fails where a device on it has other keys than before or
+    /// was revoked before, since nothing may be sealed for it and an honest relay lists neither.
+    pub(super) async fn trusted_roster(&mut self, graph: &GraphId) -> Result<Roster, Error> {
         let devices = self.api.roster(graph, false).await?;
-        let seen = self.look_at(&devices)?;
-        let mut changed = Vec::new();
-        let mut trusted = Vec::with_capacity(devices.len());
-        for (device, seen) in devices.iter().zip(seen) {
-            match (seen, PublicKeys::of(device)) {
-                (Seen::Changed, _) | (_, None) => changed.push(device.to_ref()),
-                (_, Some(keys)) => trusted.push((device.to_ref(), keys)),
+        let looks = self.look_at(&devices)?;
+        let (mut changed, mut returned) = (Vec::new(), Vec::new());
+        let mut roster = Roster::default();
+        for (device, look) in devices.iter().zip(looks) {
+            let name = device.to_ref();
+            if !device.is_active() {
+                // On a roster it stands as one to be sealed for, whatever is said of it there.
+                let device = name.clone();
+                self.tell_doubt(&Event::DeviceReturned { device })?;
+            }
+            match (look.seen, PublicKeys::of(device)) {
+                (Seen::Changed, _) | (_, None) => changed.push(name),
+                _ if look.returned || !device.is_active() => returned.push(name),
+                (_, Some(keys)) if self.is_listed(&name) => roster.listed.push((name, keys)),
+                _ => roster.unlisted.push(name),
             }
         }
-        if changed.is_empty() {
-            Ok(trusted)
-        } else {
-            Err(Error::KeysChanged(changed))
+        match (changed.is_empty(), returned.is_empty()) {
+            (true, true) => Ok(roster),
+            (true, false) => Err(Error::Returned(returned)),
+            (false, _) => Err(Error::KeysChanged(changed)),
         }
+    }
+
+    /// Whether a device was listed to whoever uses this one, which itself need not be.
+    fn is_listed(&self, device: &DeviceRef) -> bool {
+        let known = self.file.contents().known_device(device);
+        device == self.file.device() || known.is_some_and(|known| known.announced)
+    }
+
+    /// Remembers which devices the relay tells as revoked where it says why a rotation is owed: a
+    /// roster alone does not tell, of a device that is gone, whether it may come back.
+    pub(super) fn hear_revoked(&mut self, owed: &[OwedRotation]) -> Result<(), Error> {
+        let mut fresh = false;
+        for owed in owed {
+            let device = DeviceRef {
+                member_id: owed.member_id.clone(),
+                device_id: owed.device_id.clone(),
+            };
+            if owed.reason == RotationReason::DeviceRevoked && device != *self.file.device() {
+                fresh |= self.file.contents_mut().note_revoked(&device);
+            }
+        }
+        if fresh { self.file.save() } else { Ok(()) }
     }
 
     /// The keys on record of a device; the graph's roster, its former holders included, is asked
@@ -141,25 +205,29 @@ impl Session {
     }
 
     fn describe(&mut self, devices: Vec<Device>) -> Result<Vec<SeenDevice>, Error> {
-        let seen = self.look_at(&devices)?;
+        let looks = self.look_at(&devices)?;
         let mut out = Vec::with_capacity(devices.len());
-        for (device, seen) in devices.into_iter().zip(seen) {
+        for (device, look) in devices.into_iter().zip(looks) {
             let name = device.to_ref();
             let keys = PublicKeys::of(&device).expect("looked at above");
             let label = self.open_label(&device);
             let own = name == *self.file.device();
+            let changed = look.seen == Seen::Changed;
             let known = self.file.contents_mut().known_device_mut(&name);
             let (new, verified) = match known {
-                Some(known) => (
-                    !std::mem::replace(&mut known.announced, true),
-                    known.verified,
-                ),
-                None => (false, own),
+                Some(known) => {
+                    let new = !known.announced;
+                    // The fingerprint shown is not that of the keys on record where they differ.
+                    known.announced |= !changed;
+                    (new, known.verified && !changed)
+                }
+                None => (false, own && !changed),
             };
             out.push(SeenDevice {
                 fingerprint: keys.fingerprint(&name),
                 new,
-                changed: seen == Seen::Changed,
+                changed,
+                returned: look.returned,
                 verified,
                 label,
                 device,
@@ -183,7 +251,8 @@ impl Session {
         record::open_label(key, &own, label.as_slice()).ok()
     }
 
-    /// The member's own devices, revoked ones too.
+    /// The member's own devices, revoked ones too, to be shown to whoever uses this device: they
+    /// count as listed from then on.
     ///
     /// # Errors
     /// [`Error::Relay`].
@@ -192,7 +261,9 @@ impl Session {
         self.describe(devices)
     }
 
-    /// The devices of a graph: its roster, and with `former` every device that ever held a key.
+    /// The devices of a graph, its roster and with `former` every device that ever held a key, to
+    /// be shown to whoever uses this device: they count as listed from then on, and keys are
+    /// sealed for them where they are asked for.
     ///
     /// # Errors
     /// [`Error::Relay`].

@@ -42,6 +42,8 @@ pub struct Granted {
     pub already: u64,
     /// Those that the relay did not take.
     pub rejected: Vec<GrantRejection>,
+    /// Devices that lack the key and were given none, since nobody has been shown them yet.
+    pub unlisted: Vec<DeviceRef>,
 }
 
 /// A graph with which something went wrong while others were dealt with.
@@ -79,12 +81,21 @@ impl Session {
             run = epoch;
         }
         let answer = self.api.wraps(graph, run).await?;
-        let mut fresh = false;
+        let mut fresh = Vec::new();
         for wrap in answer.wraps {
             if self.file.contents().key(&key, wrap.epoch).is_some() {
                 continue;
             }
             let giver = self.keys_of(graph, &wrap.by).await?;
+            // Else the relay could make up a device and, in its name, a key to write under.
+            if giver.is_some() && !self.file.contents().may_give(&wrap.by) {
+                self.tell(&Event::WrapHeld {
+                    graph: graph.clone(),
+                    epoch: wrap.epoch,
+                    by: wrap.by,
+                });
+                continue;
+            }
             let to = self.file.device();
             let context = WrapContext {
                 graph: &key,
@@ -96,11 +107,7 @@ impl Session {
                 wrap::open(&context, wrap.wrap.as_slice(), self.file.keys(), &giver).ok()
             });
             match opened {
-                Some(graph_key) => {
-                    let contents = self.file.contents_mut();
-                    contents.add_key(&key, wrap.epoch, graph_key, wrap.first_seq);
-                    fresh = true;
-                }
+                Some(graph_key) => fresh.push((wrap, graph_key)),
                 None => self.tell_doubt(&Event::WrapRejected {
                     graph: graph.clone(),
                     epoch: wrap.epoch,
@@ -108,7 +115,12 @@ impl Session {
                 })?,
             }
         }
-        if fresh {
+        if !fresh.is_empty() {
+            let contents = self.file.contents_mut();
+            for (wrap, graph_key) in fresh {
+                contents.add_key(&key, wrap.epoch, graph_key, wrap.first_seq);
+                contents.note_giver(&wrap.by);
+            }
             self.file.save()?;
         }
         self.hear_epoch(graph, &key, answer.epoch)
@@ -207,8 +219,9 @@ impl Session {
     /// keys too.
     ///
     /// # Errors
-    /// [`Error::KeysChanged`] where a device on the roster is not who it was;
-    /// [`Error::EpochWentBack`]; [`Error::Relay`].
+    /// [`Error::KeysChanged`], [`Error::Returned`] where a device on the roster is not who it was;
+    /// [`Error::Unlisted`] where one was never listed, as by
+    /// [`graph_devices`](Self::graph_devices); [`Error::EpochWentBack`]; [`Error::Relay`].
     pub async fn rotate(&mut self, graph: &GraphId) -> Result<Rotated, Error> {
         match self.rotate_once(graph).await {
             Err(error) if is_new_truth(&error) => self.rotate_once(graph).await,
@@ -225,7 +238,12 @@ impl Session {
                 graph: graph.clone(),
             });
         }
+        self.hear_revoked(&info.rotation_reasons)?;
         let roster = self.trusted_roster(graph).await?;
+        if !roster.unlisted.is_empty() {
+            return Err(Error::Unlisted(roster.unlisted));
+        }
+        let roster = roster.listed;
         if info.epoch > 0 {
             self.refresh_keys(graph).await?;
         }
@@ -263,11 +281,13 @@ impl Session {
     }
 
     /// Gives the key of every epoch that is here to devices on the roster that lack the current
-    /// one, or to the devices `only`.
+    /// one, or to the devices `only`. Of the former, those that were never listed, as by
+    /// [`graph_devices`](Self::graph_devices), are given nothing and told of.
     ///
     /// # Errors
     /// [`Error::Unkeyed`], [`Error::KeysBehind`] where there is nothing to give;
-    /// [`Error::KeysChanged`]; [`Error::Usage`] where a device of `only` is not on the roster.
+    /// [`Error::KeysChanged`], [`Error::Returned`]; [`Error::Unlisted`] where a device of `only`
+    /// was never listed; [`Error::Usage`] where one is not on the roster.
     pub async fn grant(
         &mut self,
         graph: &GraphId,
@@ -279,16 +299,19 @@ impl Session {
                 graph: graph.clone(),
             });
         }
-        let roster = self.trusted_roster(graph).await?;
+        self.hear_revoked(&info.rotation_reasons)?;
+        let mut roster = self.trusted_roster(graph).await?;
         let wanted = only.unwrap_or(&info.grants_owed);
-        let targets: Vec<_> = roster
-            .into_iter()
-            .filter(|(device, _)| wanted.contains(device))
-            .collect();
-        if only.is_some() && targets.len() < wanted.len() {
+        roster.listed.retain(|(device, _)| wanted.contains(device));
+        roster.unlisted.retain(|device| wanted.contains(device));
+        let (targets, unlisted) = (roster.listed, roster.unlisted);
+        if only.is_some() && targets.len() + unlisted.len() < wanted.len() {
             return Err(Error::Usage(format!(
                 "not every one of these devices is on the roster of {graph}"
             )));
+        }
+        if only.is_some() && !unlisted.is_empty() {
+            return Err(Error::Unlisted(unlisted));
         }
         let current = self.refresh_keys(graph).await?;
         if !targets.is_empty() && self.writable_epoch(graph, false).await?.is_none() {
@@ -296,7 +319,11 @@ impl Session {
                 graph: graph.clone(),
             });
         }
-        self.give(graph, &targets, current).await
+        let granted = self.give(graph, &targets, current).await?;
+        Ok(Granted {
+            unlisted,
+            ..granted
+        })
     }
 
     /// Gives the keys of every epoch up to `newest` that are here to `targets`.
@@ -313,6 +340,7 @@ impl Session {
             granted: 0,
             already: 0,
             rejected: Vec::new(),
+            unlisted: Vec::new(),
         };
         let mut wraps = Vec::new();
         for (epoch, epoch_key) in self.file.contents().epochs(&key) {

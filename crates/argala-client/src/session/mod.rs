@@ -197,7 +197,8 @@ impl Session {
         let body = self.file.keys().registration(&device, contents.kind, label);
         let answer = self.api.register(&body).await?;
         let told = &answer.device;
-        if told.to_ref() != device || told.signing_key != body.signing_key {
+        let keys = (&told.encryption_key, &told.signing_key);
+        if told.to_ref() != device || keys != (&body.encryption_key, &body.signing_key) {
             return Err(Error::Answer(
                 "the relay registered another device; is the credential this key file's?"
                     .to_owned(),
@@ -212,12 +213,20 @@ impl Session {
     }
 
     /// Revokes one of the member's own devices, for good. The graphs that it could read owe a
-    /// rotation after this.
+    /// rotation after this, and nothing is ever sealed for it again, whatever the relay tells.
     ///
     /// # Errors
     /// [`Error::Relay`] with `device_not_found`.
     pub async fn revoke(&mut self, device: &DeviceId) -> Result<RevokeResponse, Error> {
-        self.api.revoke(device).await
+        let answer = self.api.revoke(device).await?;
+        let device = DeviceRef {
+            member_id: self.file.device().member_id.clone(),
+            device_id: device.clone(),
+        };
+        if device != *self.file.device() && self.file.contents_mut().note_revoked(&device) {
+            self.file.save()?;
+        }
+        Ok(answer)
     }
 
     /// What stands behind this device.

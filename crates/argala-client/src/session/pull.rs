@@ -198,7 +198,7 @@ impl Session {
         &mut self,
         target: &Target<'_>,
         page: PullResponse,
-        place: Place,
+        mut place: Place,
     ) -> Result<Pulled, Error> {
         let (graph, key) = (target.graph, target.key);
         self.hear_epoch(graph, key, page.epoch)?;
@@ -208,6 +208,9 @@ impl Session {
         if lacks && !target.asked {
             self.refresh_keys(graph).await?;
         }
+        // The relay has handed the key out, and it is not used: as good as held back by the relay.
+        let lacking = |epoch| self.file.contents().key(key, epoch).is_none();
+        place.position.held_back |= page.records.iter().any(|record| lacking(record.epoch));
         let mut pushers: BTreeSet<&DeviceRef> = BTreeSet::new();
         pushers.extend(page.records.iter().map(|record| &record.by));
         self.meet(graph, pushers).await?;

@@ -10,7 +10,12 @@ use argala_wire::{
 };
 
 use super::{Failed, Granted, Session};
-use crate::{api::Client, crypto::recovery::RecoveryCode, error::Error, keyfile::KeyFile};
+use crate::{
+    api::Client,
+    crypto::{PublicKeys, recovery::RecoveryCode},
+    error::Error,
+    keyfile::KeyFile,
+};
 
 /// What a recovery device, or the device that it restored, was given.
 #[derive(Debug, Default)]
@@ -75,13 +80,7 @@ impl Session {
         }
         let keys = derive(code, device).await?;
         // On record before the relay is asked, so that no other keys pass for it.
-        let public = keys.public();
-        self.file
-            .contents_mut()
-            .see(device, DeviceKind::Recovery, &public);
-        if let Some(known) = self.file.contents_mut().known_device_mut(device) {
-            (known.announced, known.verified) = (true, known.keys() == public);
-        }
+        self.vouch_for(device, DeviceKind::Recovery, &keys.public());
         self.file.save()?;
         api.register(&keys.registration(device, DeviceKind::Recovery, None))
             .await?;
@@ -94,17 +93,33 @@ impl Session {
     /// [`Error::Usage`] where there is none.
     pub async fn find_recovery(&mut self, code: &RecoveryCode) -> Result<DeviceRef, Error> {
         let keys = derive(code, self.file.device()).await?.public();
-        let devices = self.own_devices().await?;
-        let found = devices.into_iter().find(|seen| {
-            let device = &seen.device;
+        // Looked through, and shown to nobody: none of them counts as listed after this.
+        let devices = self.api.devices().await?;
+        self.look_at(&devices)?;
+        let found = devices.into_iter().find(|device| {
             device.is_active()
                 && device.kind == DeviceKind::Recovery
                 && device.signing_key.as_slice() == keys.signing
                 && device.encryption_key.as_slice() == keys.encryption
         });
-        found.map(|seen| seen.device.to_ref()).ok_or_else(|| {
+        let found = found.map(|device| device.to_ref()).ok_or_else(|| {
             Error::Usage("no active recovery device of this member has that code".to_owned())
-        })
+        })?;
+        self.vouch_for(&found, DeviceKind::Recovery, &keys);
+        self.file.save()?;
+        Ok(found)
+    }
+
+    /// Puts a device on record whose keys are known without the relay's word; other keys that
+    /// are there already are left, and noticed when they are met.
+    fn vouch_for(&mut self, device: &DeviceRef, kind: DeviceKind, keys: &PublicKeys) {
+        let contents = self.file.contents_mut();
+        contents.see(device, kind, keys);
+        if let Some(known) = contents.known_device_mut(device)
+            && known.keys() == *keys
+        {
+            (known.announced, known.verified) = (true, true);
+        }
     }
 
     /// Has the recovery device of `code` give this device, which must be registered, every key
@@ -123,8 +138,7 @@ impl Session {
         let mut giver = Self::over(api.clone(), file)?;
         // The giver knows nobody. This device it need not take on trust.
         let me = self.file.device().clone();
-        let public = self.file.keys().public();
-        giver.file.contents_mut().see(&me, self.kind(), &public);
+        giver.vouch_for(&me, self.kind(), &self.file.keys().public());
         let grants = give_all(&mut giver, &me).await?;
         let mut graphs = Vec::new();
         for granted in &grants.granted {

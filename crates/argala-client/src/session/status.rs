@@ -3,7 +3,7 @@
 use argala_wire::{GraphId, StorageKey, devices::DeviceRef};
 
 use super::Session;
-use crate::{crypto::Fingerprint, doubt::Doubt, error::Error};
+use crate::{crypto::Fingerprint, doubt::Doubt, error::Error, keyfile::KnownDevice};
 
 /// How one graph stands.
 #[derive(Debug, Clone)]
@@ -39,6 +39,8 @@ pub struct Status {
     pub graphs: Vec<GraphStatus>,
     /// What the relay told and was not believed, until it is forgotten on purpose.
     pub doubts: Vec<Doubt>,
+    /// Devices that were met and never listed since: nothing is sealed for them until they are.
+    pub unlisted: Vec<KnownDevice>,
 }
 
 impl Status {
@@ -121,6 +123,7 @@ impl Session {
             offline,
             graphs,
             doubts: self.file.contents().doubts().to_vec(),
+            unlisted: self.file.contents().unlisted().cloned().collect(),
         })
     }
 }

@@ -116,6 +116,7 @@ async fn from_new_keys_to_a_read_record() {
     );
     assert!(made["warning"].as_str().expect("said").contains("for good"));
 
+    sam.run(&["devices", "g:acme"]).await.is(0);
     assert_eq!(sam.json(&["rotate", "g:acme"]).await["epoch"], 1);
     let done = sam
         .run(&["push", "g:acme", "--id", "milk", "--text", "two litres"])
@@ -243,6 +244,7 @@ async fn files_go_as_blobs_and_nothing_secret_is_said() {
     );
     sam.run(&["register"]).await.is(0);
     alex.run(&["register"]).await.is(0);
+    sam.run(&["devices", "g:acme"]).await.is(0);
     sam.run(&["rotate", "g:acme"]).await.is(0);
     let (from, to) = (world.path("from"), world.path("to"));
     let content = b"the plaintext of this file".repeat(9_000);
@@ -318,6 +320,7 @@ async fn a_waiting_watch_is_woken_and_a_revoked_device_is_out() {
     for shell in [&sam, &alex, &old] {
         shell.run(&["register"]).await.is(0);
     }
+    sam.run(&["devices", "g:acme"]).await.is(0);
     sam.run(&["rotate", "g:acme"]).await.is(0);
     let mut child = alex
         .command(&["watch", "--once", "--timeout", "20"])

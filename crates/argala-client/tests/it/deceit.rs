@@ -229,58 +229,6 @@ async fn a_key_that_the_relay_made_up_is_not_used() {
 }
 
 #[tokio::test]
-async fn nothing_is_sealed_for_a_device_whose_keys_changed() {
-    let world = World::new().await;
-    let (mut sam, _) = world.pair().await;
-    sam.events();
-    let evil = DeviceKeys::generate().public();
-    world
-        .meddler
-        .set(move |asked| match asked.is(Method::GET, "/devices") {
-            true => Meddle::Change(Box::new(move |answer| {
-                for device in answer["devices"].as_array_mut().expect("a list") {
-                    if device["memberId"] == "alex" {
-                        let key = Sealed::from(&evil.encryption[..]).to_base64url();
-                        device["encryptionKey"] = key.into();
-                    }
-                }
-            })),
-            false => Meddle::Pass,
-        });
-    let error = sam.session.rotate(&acme()).await.expect_err("refuses");
-    assert!(matches!(&error, Error::KeysChanged(who) if *who == [device_ref("alex", "phone")]));
-    assert_eq!(sam.event_names(), ["device.changed"]);
-    assert!(sam.session.grant(&acme(), None).await.is_err());
-    let shown = sam
-        .session
-        .graph_devices(&acme(), false)
-        .await
-        .expect("told");
-    assert_eq!(shown.iter().filter(|device| device.changed).count(), 1);
-    world.meddler.rest();
-    sam.session.rotate(&acme()).await.expect("rotates");
-}
-
-#[tokio::test]
-async fn nothing_is_sealed_for_this_device_under_other_keys_either() {
-    let world = World::new().await;
-    let (mut sam, _) = world.pair().await;
-    let evil = DeviceKeys::generate().public();
-    world
-        .meddler
-        .change(Method::GET, "/devices", move |answer| {
-            for device in answer["devices"].as_array_mut().expect("a list") {
-                if device["memberId"] == "sam" {
-                    let key = Sealed::from(&evil.encryption[..]).to_base64url();
-                    device["encryptionKey"] = key.into();
-                }
-            }
-        });
-    let error = sam.session.rotate(&acme()).await.expect_err("refuses");
-    assert!(matches!(error, Error::KeysChanged(_)), "{error}");
-}
-
-#[tokio::test]
 async fn a_push_that_is_answered_for_in_part_is_not_guessed_at() {
     let world = World::new().await;
     let (mut sam, _) = world.pair().await;

@@ -14,8 +14,9 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    command::Shell,
+    command::{Done, Shell, file},
     deceit::{flip, sealed_otherwise},
+    deceit_roster::{bring_back, slip_in},
     world::{Meddle, World, acme},
 };
 
@@ -28,6 +29,8 @@ async fn pair() -> (World, Shell, Shell) {
     );
     sam.run(&["register"]).await.is(0);
     alex.run(&["register"]).await.is(0);
+    sam.run(&["devices", "g:acme"]).await.is(0);
+    alex.run(&["devices", "g:acme"]).await.is(0);
     sam.run(&["rotate", "g:acme"]).await.is(0);
     sam.run(&["push", "g:acme", "--id", "a", "--text", "one"])
         .await
@@ -259,66 +262,178 @@ async fn a_key_that_the_relay_made_up_is_shown() {
 async fn a_forged_roster_is_shown() {
     let (world, sam, alex) = pair().await;
     let evil = DeviceKeys::generate().public();
-    lie(&world, Method::GET, "/devices", move |answer| {
-        for device in answer["devices"].as_array_mut().expect("a list") {
-            if device["memberId"] == "alex" {
-                device["encryptionKey"] = Sealed::from(&evil.encryption[..]).to_base64url().into();
-            }
-        }
-    });
-    let refused = sam.run(&["rotate", "g:acme"]).await.is(1);
-    assert!(
-        refused
-            .err
-            .contains("other keys than before for alex/phone"),
-        "{refused:?}"
-    );
-    let error = sam
-        .run(&["--output", "json", "grant", "g:acme"])
-        .await
-        .is(1);
-    assert!(error.err.contains("alex/phone"), "{error:?}");
-    let listed = sam.run(&["devices", "g:acme"]).await.is(5);
-    assert!(listed.out.contains("CHANGED"), "{listed:?}");
     let phone = json!({"memberId": "alex", "deviceId": "phone"});
     let doubt = [json!({"what": "device.changed", "device": phone})];
-    assert_eq!(doubts(&sam, 5).await, doubt);
+    for (field, key) in [
+        ("encryptionKey", evil.encryption),
+        ("signingKey", evil.signing),
+    ] {
+        let key = Sealed::from(&key[..]).to_base64url();
+        lie(&world, Method::GET, "/devices", move |answer| {
+            for device in answer["devices"].as_array_mut().expect("a list") {
+                if device["memberId"] == "alex" {
+                    device[field] = key.clone().into();
+                }
+            }
+        });
+        let refused = sam.run(&["rotate", "g:acme"]).await.is(1);
+        assert!(
+            refused
+                .err
+                .contains("other keys than before for alex/phone"),
+            "{refused:?}"
+        );
+        let error = sam
+            .run(&["--output", "json", "grant", "g:acme"])
+            .await
+            .is(1);
+        assert_eq!(failure(&error)["devices"], json!([phone]));
+        let listed = sam.run(&["devices", "g:acme"]).await.is(5);
+        assert!(listed.out.contains("CHANGED"), "{listed:?}");
+        assert_eq!(doubts(&sam, 5).await, doubt);
 
-    world.meddler.rest();
-    sam.run(&["rotate", "g:acme"]).await.is(0);
-    assert_eq!(
-        doubts(&sam, 5).await,
-        doubt,
-        "that it happened stays to be seen"
-    );
-    alex.run(&["pull", "g:acme"]).await.is(0);
-    // Alex says that the keys are as they should be.
-    sam.run(&["devices", "--forget", "alex/phone"]).await.is(0);
-    assert!(doubts(&sam, 0).await.is_empty());
+        world.meddler.rest();
+        sam.run(&["rotate", "g:acme"]).await.is(0);
+        assert_eq!(
+            doubts(&sam, 5).await,
+            doubt,
+            "that it happened stays to be seen"
+        );
+        alex.run(&["pull", "g:acme"]).await.is(0);
+        // Alex says that the keys are as they should be, and Sam is shown them again.
+        sam.run(&["devices", "--forget", "alex/phone"]).await.is(0);
+        sam.run(&["devices", "g:acme"]).await.is(0);
+        assert!(doubts(&sam, 0).await.is_empty());
+    }
+}
+
+/// What a command in JSON said of why it failed.
+fn failure(done: &Done) -> Value {
+    let last = done.err.lines().last().expect("said");
+    let value: Value = serde_json::from_str(last).expect("JSON");
+    value["error"].clone()
 }
 
 #[tokio::test]
-async fn a_device_that_the_relay_slips_in_is_told_with_its_fingerprint() {
+async fn a_device_that_the_relay_slips_in_is_shown_before_it_gets_a_key() {
     let (world, sam, _) = pair().await;
-    let evil = DeviceKeys::generate();
     let ghost = device_ref("alex", "ghost");
-    let print = evil.public().fingerprint(&ghost).to_string();
-    let public = evil.public();
-    lie(&world, Method::GET, "/devices", move |answer| {
-        let devices = answer["devices"].as_array_mut().expect("a list");
-        let mut device = devices[0].clone();
-        device["memberId"] = "alex".into();
-        device["deviceId"] = "ghost".into();
-        device["encryptionKey"] = Sealed::from(&public.encryption[..]).to_base64url().into();
-        device["signingKey"] = Sealed::from(&public.signing[..]).to_base64url().into();
-        devices.push(device);
-    });
+    let keys = DeviceKeys::generate().public();
+    let print = keys.fingerprint(&ghost).to_string();
+    slip_in(&world, &ghost, keys);
+    let refused = sam.run(&["rotate", "g:acme"]).await.is(5);
+    assert!(refused.err.contains(&print), "{refused:?}");
+    assert!(
+        refused.err.contains("alex/ghost was never listed here"),
+        "{refused:?}"
+    );
+    let refused = sam.run(&["--output", "json", "rotate", "g:acme"]).await;
+    assert_eq!(failure(&refused.is(5))["devices"], json!([ghost]));
+    let granted = sam.run(&["grant", "g:acme"]).await.is(5);
+    assert!(
+        granted.out.contains("gave nothing to alex/ghost"),
+        "{granted:?}"
+    );
+    let granted = sam.run(&["--output", "json", "grant", "g:acme"]).await;
+    let granted = granted.is(5).json();
+    assert_eq!(
+        (&granted["to"], &granted["unlisted"]),
+        (&json!([]), &json!([ghost]))
+    );
+    sam.run(&["grant", "g:acme", "--to", "alex/ghost"])
+        .await
+        .is(5);
+    // Not even what looks at the devices for a purpose of its own counts as having shown them.
+    sam.run(&["recovery", "create"]).await.is(0);
+
+    // It is in sight until it is listed, also when the relay hides it again.
+    world.meddler.rest();
+    let status = sam.run(&["--output", "json", "status"]).await.is(5).json();
+    let new = json!([{"device": ghost, "kind": "device", "fingerprint": print}]);
+    assert_eq!(status["newDevices"], new);
+    let text = sam.run(&["status"]).await.is(5);
+    assert!(
+        text.out.contains(&format!("NEW\talex/ghost\t{print}\n")),
+        "{text:?}"
+    );
+    assert!(text.out.contains("new devices 1"), "{text:?}");
+    slip_in(&world, &ghost, keys);
     let listed = sam.run(&["devices", "g:acme"]).await.is(0);
     assert!(
         listed.out.contains(&format!("{print}  alex/ghost  [NEW")),
         "{listed:?}"
     );
-    assert!(listed.err.contains(&print), "{listed:?}");
+    assert!(
+        listed.err.contains("Compare the fingerprints"),
+        "{listed:?}"
+    );
+    world.meddler.rest();
+    let status = sam.json(&["status"]).await;
+    assert_eq!(status["newDevices"], json!([]));
+}
+
+#[tokio::test]
+async fn a_sync_tells_of_those_whom_it_meets() {
+    let (world, sam, _) = pair().await;
+    let folder = world.path("theirs");
+    let new = Shell::new(&world, "alex/new");
+    let made = new.json(&["register"]).await;
+    let print = made["fingerprint"].as_str().expect("text");
+    let listed = sam.run(&["devices", "g:acme"]).await.is(0);
+    assert!(listed.out.contains(print), "{listed:?}");
+    sam.run(&["grant", "g:acme"]).await.is(0);
+    let sync = ["sync", "g:acme", file(&folder)];
+    let done = new.run(&sync).await.is(0);
+    let told = "sam/laptop was never seen before; its fingerprint is";
+    assert!(done.err.contains(told), "{done:?}");
+    let status = new.run(&["--output", "json", "status"]).await.is(5).json();
+    let new_here = status["newDevices"].as_array().expect("a list");
+    assert!(
+        new_here
+            .iter()
+            .any(|new| new["device"] == json!(device_ref("sam", "laptop"))),
+        "{status}"
+    );
+    new.run(&["devices", "g:acme"]).await.is(0);
+    new.run(&["status"]).await.is(0);
+}
+
+#[tokio::test]
+async fn a_revoked_device_that_is_back_is_shown() {
+    let (world, sam, _) = pair().await;
+    let old = Shell::new(&world, "sam/old");
+    old.run(&["register"]).await.is(0);
+    let listed = sam.json(&["devices"]).await;
+    let mut told = listed["devices"].as_array().expect("a list").iter();
+    let told = told.find(|device| device["deviceId"] == "old");
+    let told = told.expect("listed").clone();
+    sam.run(&["revoke", "old"]).await.is(0);
+    bring_back(&world, told);
+    let refused = sam.run(&["rotate", "g:acme"]).await.is(1);
+    assert!(
+        refused.err.contains("shows sam/old as active"),
+        "{refused:?}"
+    );
+    for own in [&["devices"][..], &["devices", "g:acme"]] {
+        let listed = sam.run(own).await.is(5);
+        assert!(
+            listed.out.contains("sam/old  [RETURNED: it was revoked"),
+            "{listed:?}"
+        );
+    }
+    let name = json!({"memberId": "sam", "deviceId": "old"});
+    let doubt = [json!({"what": "device.returned", "device": name})];
+    assert_eq!(doubts(&sam, 5).await, doubt);
+    let text = sam.run(&["status"]).await.is(5);
+    assert!(
+        text.out
+            .contains("DOUBT\tdevice.returned\tthe relay showed sam/old"),
+        "{text:?}"
+    );
+    world.meddler.rest();
+    sam.run(&["rotate", "g:acme"]).await.is(0);
+    sam.run(&["status", "--forget-doubts"]).await.is(0);
+    assert!(doubts(&sam, 0).await.is_empty());
 }
 
 #[tokio::test]

@@ -24,9 +24,18 @@ async fn registering_again_does_no_harm_and_other_keys_are_refused() {
 #[tokio::test]
 async fn a_new_device_is_told_once_and_listed_as_new_once() {
     let world = World::new().await;
-    let (mut sam, alex) = world.pair().await;
-    let events = sam.events();
+    let mut sam = world.device("sam", "laptop").await;
+    let alex = world.device("alex", "phone").await;
     let alexs = alex.session.fingerprint();
+    // Met, but shown to nobody: it stays new, and is given no key.
+    for _ in 0..2 {
+        let error = sam.session.rotate(&acme()).await.expect_err("refuses");
+        assert!(matches!(error, Error::Unlisted(_)), "{error}");
+        let status = sam.session.status().await.expect("told");
+        let unlisted = status.unlisted.iter().map(|known| &known.device);
+        assert_eq!(unlisted.collect::<Vec<_>>(), [&alex.name()]);
+    }
+    let events = sam.events();
     let expected = Event::DeviceNew {
         device: alex.name(),
         fingerprint: alexs,
@@ -50,6 +59,9 @@ async fn a_new_device_is_told_once_and_listed_as_new_once() {
         .expect("told");
     assert!(listed.iter().all(|seen| !seen.new && !seen.changed));
     assert!(sam.events().is_empty());
+    let status = sam.session.status().await.expect("told");
+    assert!(status.unlisted.is_empty());
+    sam.session.rotate(&acme()).await.expect("rotates");
 
     // Both are shown the same fingerprint, and one says so.
     let error = sam
@@ -85,6 +97,7 @@ async fn names_are_for_the_members_own_devices() {
         .await
         .expect("registers");
     assert!(!registered.labelled, "there is no key to seal it with");
+    sam.look(&graph("d:sam")).await;
     sam.session.rotate(&graph("d:sam")).await.expect("rotates");
     assert!(
         sam.session
@@ -123,6 +136,7 @@ async fn the_revoked_are_listed_as_such() {
     let world = World::new().await;
     let (mut sam, mut alex) = world.pair().await;
     let old = world.device("sam", "old").await;
+    sam.look(&acme()).await;
     sam.session.rotate(&acme()).await.expect("rotates");
     let revoked = sam
         .session

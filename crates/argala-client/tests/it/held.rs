@@ -34,6 +34,7 @@ async fn writes_wait_for_the_key_and_go_out_in_their_order() {
     let holds = |needle: &[u8]| disk.windows(needle.len()).any(|window| window == needle);
     assert!(holds(b"\"id\":\"b\"") && !holds(b"three") && !holds(b"dGhyZWU"));
     let mut seven = world.again("user:7", "late").await;
+    sam.look(&acme()).await;
     sam.session.grant(&acme(), None).await.expect("grants");
     let flushed = seven.session.flush(&acme()).await.expect("sends");
     assert_eq!((flushed.accepted.len(), flushed.held), (3, 0));

@@ -18,6 +18,7 @@ async fn a_device_that_comes_late_reads_everything_once_it_is_granted() {
     let mut seven = world.device("user:7", "late").await;
     let walk = seven.pull(&acme()).await;
     assert_eq!((walk.items.len(), walk.filtered, walk.behind), (0, 2, true));
+    sam.look(&acme()).await;
     let granted = sam.session.grant(&acme(), None).await.expect("grants");
     assert_eq!((granted.granted, granted.to), (2, vec![seven.name()]));
     let walk = seven.pull(&acme()).await;
@@ -42,6 +43,7 @@ async fn keys_granted_in_the_midst_of_a_walk_lose_nothing() {
     };
     sam.session.write(&acme(), &many(0)).await.expect("writes");
     let mut seven = world.device("user:7", "late").await;
+    sam.look(&acme()).await;
     // The newcomer has the new key, and for now only that.
     world.meddler.once(
         Method::POST,
@@ -95,6 +97,7 @@ async fn a_rotation_gives_newcomers_the_older_keys() {
     let (mut sam, _) = world.pair().await;
     sam.say(&acme(), "a", "epoch 1").await;
     let mut seven = world.device("user:7", "late").await;
+    sam.look(&acme()).await;
     let rotated = sam.session.rotate(&acme()).await.expect("rotates");
     assert_eq!((rotated.epoch, rotated.devices, rotated.granted), (2, 3, 1));
     assert_eq!(seven.pull(&acme()).await.texts().len(), 1);
@@ -127,13 +130,37 @@ async fn of_two_that_rotate_at_once_the_slower_tries_again_on_the_new_truth() {
 async fn a_roster_that_grew_meanwhile_is_covered() {
     let world = World::new().await;
     let (mut sam, _) = world.pair().await;
+    // Sam has met the newcomer before, in the graph of those two.
+    world.device("user:7", "late").await;
+    sam.look(&graph("d:user:7")).await;
+    world.directory.leave("acme", "user:7");
+    let directory = world.directory.clone();
+    let joins = Box::pin(async move { directory.join("acme", "user:7") });
+    world
+        .meddler
+        .once(Method::POST, "/rotate", Meddle::After(joins));
+    let rotated = sam.session.rotate(&acme()).await.expect("rotates");
+    assert_eq!((rotated.epoch, rotated.devices), (2, 3));
+}
+
+#[tokio::test]
+async fn a_stranger_who_came_meanwhile_is_shown_first() {
+    let world = World::new().await;
+    let (mut sam, _) = world.pair().await;
     let mut seven = world.unregistered("user:7", "late").await;
+    let name = seven.name();
     let registers = Box::pin(async move {
         seven.session.register(None).await.expect("registers");
     });
     world
         .meddler
         .once(Method::POST, "/rotate", Meddle::After(registers));
+    let error = sam.session.rotate(&acme()).await.expect_err("refuses");
+    assert!(
+        matches!(&error, Error::Unlisted(who) if *who == [name]),
+        "{error}"
+    );
+    sam.look(&acme()).await;
     let rotated = sam.session.rotate(&acme()).await.expect("rotates");
     assert_eq!((rotated.epoch, rotated.devices), (2, 3));
 }
@@ -156,6 +183,7 @@ async fn the_revoked_are_out_and_every_graph_that_owes_it_is_rotated() {
     let mut old = world.device("sam", "old").await;
     let mut alex = world.device("alex", "phone").await;
     let (own, pair) = (graph("d:sam"), graph("d:alex"));
+    sam.look(&acme()).await;
     for graph in [&acme(), &own, &pair] {
         sam.session.rotate(graph).await.expect("rotates");
     }
@@ -211,6 +239,7 @@ async fn rotating_stops_where_the_next_would_fail_the_same_way() {
     let world = World::new().await;
     let mut sam = world.device("sam", "laptop").await;
     let old = world.device("sam", "old").await;
+    sam.look(&acme()).await;
     for graph in [acme(), graph("d:sam"), graph("d:alex")] {
         sam.session.rotate(&graph).await.expect("rotates");
     }
@@ -249,6 +278,7 @@ async fn a_member_who_left_is_rotated_out() {
     sam.say(&acme(), "c", "after").await;
     // What a former member wrote is verified still, by one who was never there with them.
     let mut seven = world.device("user:7", "late").await;
+    sam.look(&acme()).await;
     sam.session.grant(&acme(), None).await.expect("grants");
     let walk = seven.pull(&acme()).await;
     assert_eq!(walk.texts().len(), 3, "{:?}", walk.reasons());

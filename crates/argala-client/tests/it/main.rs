@@ -9,6 +9,7 @@ mod blobs;
 mod command;
 mod deceit;
 mod deceit_command;
+mod deceit_roster;
 mod devices;
 mod held;
 mod keys;

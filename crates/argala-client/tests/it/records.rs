@@ -35,6 +35,7 @@ async fn graphs_of_every_kind_and_ids_that_look_like_paths() {
     ];
     for (by_sam, by_other, own) in cases {
         let other = if own { &mut phone } else { &mut alex };
+        sam.look(&by_sam).await;
         sam.session.rotate(&by_sam).await.expect("rotates");
         sam.say(&by_sam, "a/b c?#", "hello").await;
         other.say(&by_other, "back", "hi").await;
@@ -42,6 +43,8 @@ async fn graphs_of_every_kind_and_ids_that_look_like_paths() {
         assert_eq!(sam.pull(&by_sam).await.texts().len(), 2, "{by_sam}");
     }
     let (by_sam, by_seven) = (graph("d:user:7"), graph("d:sam"));
+    seven.look(&by_seven).await;
+    sam.look(&by_sam).await;
     seven.session.rotate(&by_seven).await.expect("rotates");
     seven.say(&by_seven, "x", "hello").await;
     assert_eq!(sam.pull(&by_sam).await.texts().len(), 1);
@@ -60,6 +63,7 @@ async fn cbor_says_the_same_as_json() {
     seven.session.register(None).await.expect("registers");
     let walk = seven.pull(&acme()).await;
     assert_eq!((walk.items.len(), walk.filtered, walk.behind), (0, 1, true));
+    sam.look(&acme()).await;
     sam.session.grant(&acme(), None).await.expect("grants");
     assert_eq!(seven.pull(&acme()).await.texts().len(), 1);
     seven.say(&acme(), "b", "two").await;

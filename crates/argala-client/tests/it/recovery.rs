@@ -56,9 +56,11 @@ async fn a_code_on_paper_brings_everything_back() {
     assert_eq!(alex.pull(&acme()).await.texts().len(), 3);
     // And the lost laptop is out.
     new.session.revoke(&laptop).await.expect("revokes");
+    new.look(&acme()).await;
     let report = new.session.rotate_owed().await.expect("rotates");
     assert!(report.failed.is_empty() && report.owed.is_empty());
     new.say(&acme(), "d", "without the laptop").await;
+    alex.look(&acme()).await;
     assert_eq!(alex.pull(&acme()).await.texts().len(), 1);
 }
 

@@ -14,7 +14,8 @@ use std::{
 use argala_client::{
     GraphAccess, Session, Write,
     sync::{
-        DiskTree, Options, Report, SessionRemote, Silent, SyncError, file_kind, folder_kind, sync,
+        Blocked, DiskTree, Options, Report, SessionRemote, Silent, SyncError, file_kind,
+        folder_kind, sync,
     },
 };
 use argala_testkit::{device_ref, record_id};
@@ -48,6 +49,12 @@ impl Desk {
             session: session.declare([file_kind(), folder_kind()]),
             folder,
         }
+    }
+
+    /// Lists the group's devices, before which no key is sealed for them.
+    async fn look(&mut self) {
+        let listed = self.session.graph_devices(&acme(), false).await;
+        listed.expect("told");
     }
 
     async fn try_sync(&mut self) -> Result<Report, SyncError> {
@@ -141,6 +148,7 @@ fn small_blobs() -> Quotas {
 async fn two(world: &World) -> (Desk, Desk) {
     let mut sam = Desk::new(world, "sam", "laptop").await;
     let alex = Desk::new(world, "alex", "phone").await;
+    sam.look().await;
     sam.session.rotate(&acme()).await.expect("rotates");
     (sam, alex)
 }
@@ -229,6 +237,7 @@ async fn a_folder_outlives_its_keys() {
     desk.put("mine.md", "written before");
     let error = desk.try_sync().await.expect_err("no key");
     assert!(matches!(error, SyncError::FolderUnreadable), "{error}");
+    sam.look().await;
     sam.session.grant(&acme(), None).await.expect("grants");
     desk.sync().await;
     sam.sync().await;

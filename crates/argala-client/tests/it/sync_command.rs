@@ -22,6 +22,8 @@ async fn two(world: &World) -> (Shell, Shell) {
     let alex = Shell::new(world, "alex/phone");
     sam.run(&["register"]).await.is(0);
     alex.run(&["register"]).await.is(0);
+    sam.run(&["devices", "g:acme"]).await.is(0);
+    alex.run(&["devices", "g:acme"]).await.is(0);
     sam.run(&["rotate", "g:acme"]).await.is(0);
     (sam, alex)
 }
@@ -93,6 +95,7 @@ async fn it_refuses_what_would_do_harm() {
     let theirs = world.path("theirs");
     let done = stranger.run(&["sync", "g:acme", file(&theirs)]).await.is(5);
     assert!(done.err.contains("grant"), "{done:?}");
+    alex.run(&["devices", "g:acme"]).await.is(0);
     alex.run(&["grant", "g:acme"]).await.is(0);
     stranger.run(&["sync", "g:acme", file(&theirs)]).await.is(0);
 }

@@ -8,7 +8,7 @@ use std::{
 
 use argala_client::{
     Client, Credential, Event, GraphAccess, Item, Kind, Position, Refused, Session, Write,
-    api::Retry,
+    api::Retry, session::SeenDevice,
 };
 use argala_core::{Relay, RelayBuilder};
 use argala_http::{Authenticate, DevAuth};
@@ -290,7 +290,9 @@ impl World {
     /// Sam's laptop and Alex's phone, both with the keys of the group.
     pub(crate) async fn pair(&self) -> (Device, Device) {
         let mut sam = self.device("sam", "laptop").await;
-        let alex = self.device("alex", "phone").await;
+        let mut alex = self.device("alex", "phone").await;
+        sam.look(&acme()).await;
+        alex.look(&acme()).await;
         sam.session.rotate(&acme()).await.expect("rotates");
         (sam, alex)
     }
@@ -384,6 +386,12 @@ impl Device {
 
     pub(crate) fn event_names(&self) -> Vec<&'static str> {
         self.events().iter().map(Event::name).collect()
+    }
+
+    /// Lists a graph's devices, as whoever uses this one does before keys are sealed for them.
+    pub(crate) async fn look(&mut self, graph: &GraphId) -> Vec<SeenDevice> {
+        let listed = self.session.graph_devices(graph, false).await;
+        listed.expect("told")
     }
 
     /// Pulls to the end from where the last walk ended.

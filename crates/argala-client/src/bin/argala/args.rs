@@ -136,6 +136,9 @@ pub(crate) enum Command {
   ARGALA_TOKEN_FILE=token argala register")]
     Register(Register),
     /// List your own devices, or those of a graph, with fingerprints to compare.
+    ///
+    /// Until a device has been listed, `rotate` and `grant` seal no key for it, and none that it
+    /// gives is used, except for the first.
     #[command(after_help = "Examples:
   argala devices
   argala devices g:acme --former
@@ -152,12 +155,12 @@ pub(crate) enum Command {
     Graphs,
     /// Begin a graph's next epoch under a new key, or that of every graph that owes it.
     #[command(after_help = "Examples:
-  argala rotate g:acme
+  argala devices g:acme && argala rotate g:acme
   argala rotate --owed --output json")]
     Rotate(Rotate),
     /// Give a graph's keys to the devices that lack them.
     #[command(after_help = "Examples:
-  argala grant g:acme
+  argala devices g:acme && argala grant g:acme
   argala grant g:acme --to alex/phone")]
     Grant(Grant),
     /// Write records. What cannot be sent now is held and goes with the next push.
@@ -209,8 +212,8 @@ base64url in place of text for bytes.")]
   argala watch
   argala watch --once --timeout 60 && argala pull g:acme")]
     Watch(WatchArgs),
-    /// Tell how this device stands: keys that are behind, writes held, records refused, and what
-    /// the relay told that was not believed.
+    /// Tell how this device stands: keys that are behind, writes held, records refused, what the
+    /// relay told that was not believed, and devices that were never listed.
     #[command(after_help = "Examples:
   argala status
   argala status g:acme --rejected

@@ -69,7 +69,7 @@ pub(crate) fn of(error: &Error) -> Exit {
         } => Exit::Offline,
         Error::Relay(problem) if problem.status == 503 => Exit::Offline,
         Error::Relay(_) | Error::Status { .. } | Error::Unkeyed { .. } => Exit::Refused,
-        Error::KeysBehind { .. } => Exit::Partial,
+        Error::KeysBehind { .. } | Error::Unlisted(_) => Exit::Partial,
         _ => Exit::Failed,
     }
 }

@@ -96,8 +96,17 @@ pub(crate) fn event(format: Format, event: &Event) {
                     value["reason"] = why.as_str().into();
                     (Some(graph), None)
                 }
-                Event::WrapRejected { graph, by, .. } => (Some(graph), Some(by)),
-                Event::DeviceNew { device, .. } | Event::DeviceChanged { device } => {
+                Event::WrapRejected { graph, by, .. } | Event::WrapHeld { graph, by, .. } => {
+                    (Some(graph), Some(by))
+                }
+                Event::DeviceNew {
+                    device,
+                    fingerprint,
+                } => {
+                    value["fingerprint"] = fingerprint.to_string().into();
+                    (None, Some(device))
+                }
+                Event::DeviceChanged { device } | Event::DeviceReturned { device } => {
                     (None, Some(device))
                 }
                 _ => (None, None),
@@ -118,6 +127,10 @@ pub(crate) fn error_value(error: &Error) -> Value {
     let mut value = json!({ "message": error.to_string() });
     if let Some(problem) = error.problem() {
         value["problem"] = json!(problem);
+    }
+    if let Error::KeysChanged(devices) | Error::Returned(devices) | Error::Unlisted(devices) = error
+    {
+        value["devices"] = json!(devices);
     }
     value
 }

@@ -62,6 +62,7 @@ fn value(seen: &SeenDevice) -> Value {
     value["fingerprint"] = seen.fingerprint.to_string().into();
     value["new"] = seen.new.into();
     value["changed"] = seen.changed.into();
+    value["returned"] = seen.returned.into();
     value["verified"] = seen.verified.into();
     if let Some(label) = &seen.label {
         value["name"] = label.as_str().into();
@@ -82,6 +83,7 @@ fn line(seen: &SeenDevice, own: bool) -> String {
         (seen.verified && !own, "verified"),
         (seen.new, "NEW: never seen before"),
         (seen.changed, "CHANGED: other keys than before"),
+        (seen.returned, "RETURNED: it was revoked before"),
     ];
     for (_, mark) in marks.iter().filter(|mark| mark.0) {
         line.push_str(&format!("  [{mark}]"));
@@ -124,8 +126,8 @@ pub(crate) async fn list(context: &Context, args: &args::Devices) -> Result<Exit
             "Compare the fingerprints of new devices with their owners before you grant them keys."
         ));
     }
-    let changed = devices.iter().any(|seen| seen.changed);
-    Ok(if changed { Exit::Partial } else { Exit::Done })
+    let doubted = devices.iter().any(|seen| seen.changed || seen.returned);
+    Ok(if doubted { Exit::Partial } else { Exit::Done })
 }
 
 pub(crate) async fn revoke(context: &Context, args: &args::Revoke) -> Result<Exit, Failure> {

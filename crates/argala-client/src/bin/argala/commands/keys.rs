@@ -88,15 +88,24 @@ pub(crate) async fn grant(context: &Context, args: &args::Grant) -> Result<Exit,
                 "granted": granted.granted,
                 "already": granted.already,
                 "rejected": granted.rejected,
+                "unlisted": granted.unlisted,
             })
         },
         |out| {
-            if granted.to.is_empty() {
-                return writeln!(out, "{}: no device lacks the current key.", granted.graph);
-            }
-            let to: Vec<String> = granted.to.iter().map(name).collect();
             let (graph, count) = (&granted.graph, granted.granted);
-            writeln!(out, "{graph}: gave {count} keys to {}", to.join(", "))?;
+            for device in &granted.unlisted {
+                writeln!(
+                    out,
+                    "{graph}: gave nothing to {}, which was never listed here: argala devices {graph}",
+                    name(device)
+                )?;
+            }
+            if !granted.to.is_empty() {
+                let to: Vec<String> = granted.to.iter().map(name).collect();
+                writeln!(out, "{graph}: gave {count} keys to {}", to.join(", "))?;
+            } else if granted.unlisted.is_empty() {
+                writeln!(out, "{graph}: no device lacks the current key.")?;
+            }
             for rejection in &granted.rejected {
                 writeln!(
                     out,
@@ -107,6 +116,6 @@ pub(crate) async fn grant(context: &Context, args: &args::Grant) -> Result<Exit,
             Ok(())
         },
     )?;
-    let whole = granted.rejected.is_empty();
+    let whole = granted.rejected.is_empty() && granted.unlisted.is_empty();
     Ok(if whole { Exit::Done } else { Exit::Partial })
 }

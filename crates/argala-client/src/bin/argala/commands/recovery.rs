@@ -20,9 +20,10 @@ use crate::{
 };
 
 /// The first id of `recovery-1`, `recovery-2`… that no device has or had.
-async fn free_id(session: &mut Session) -> Result<DeviceId, Failure> {
-    let devices = session.own_devices().await?;
-    let taken = |id: &DeviceId| devices.iter().any(|seen| seen.device.device_id == *id);
+async fn free_id(session: &Session) -> Result<DeviceId, Failure> {
+    // Of the session they would count as listed, and nobody is shown them here.
+    let devices = session.api().devices().await?;
+    let taken = |id: &DeviceId| devices.iter().any(|device| device.device_id == *id);
     let id = (1_u32..)
         .map(|n| DeviceId::new(format!("recovery-{n}")).expect("legal"))
         .find(|id| !taken(id));
@@ -57,7 +58,7 @@ pub(crate) async fn create(
     let mut session = context.session().await?;
     let device_id = match &args.device {
         Some(id) => id.clone(),
-        None => free_id(&mut session).await?,
+        None => free_id(&session).await?,
     };
     let device = DeviceRef {
         member_id: session.key_file().device().member_id.clone(),

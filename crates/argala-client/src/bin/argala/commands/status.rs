@@ -4,6 +4,7 @@ use std::io;
 
 use argala_client::{
     Doubt,
+    keyfile::KnownDevice,
     session::{GraphStatus, Status},
 };
 use argala_wire::GraphId;
@@ -65,6 +66,15 @@ fn doubt_value(status: &Status, doubt: &Doubt) -> Value {
     value
 }
 
+/// A device that nobody has been shown yet, as a script reads it.
+fn unlisted_value(known: &KnownDevice) -> Value {
+    json!({
+        "device": known.device,
+        "kind": known.kind,
+        "fingerprint": known.keys().fingerprint(&known.device).to_string(),
+    })
+}
+
 fn status_value(status: &Status) -> Value {
     json!({
         "device": status.device,
@@ -74,6 +84,7 @@ fn status_value(status: &Status) -> Value {
         "held": status.held(),
         "rejected": status.rejected(),
         "doubts": status.doubts.iter().map(|doubt| doubt_value(status, doubt)).collect::<Vec<_>>(),
+        "newDevices": status.unlisted.iter().map(unlisted_value).collect::<Vec<_>>(),
         "graphs": status.graphs.iter().map(graph_value).collect::<Vec<_>>(),
     })
 }
@@ -131,7 +142,8 @@ pub(crate) async fn status(context: &Context, args: &args::Status) -> Result<Exi
     let whole = status.held() == 0
         && status.rejected() == 0
         && status.behind().next().is_none()
-        && status.doubts.is_empty();
+        && status.doubts.is_empty()
+        && status.unlisted.is_empty();
     Ok(match status.offline {
         Some(_) => Exit::Offline,
         None if whole => Exit::Done,
@@ -150,12 +162,18 @@ fn text(out: &mut dyn io::Write, status: &Status) -> io::Result<()> {
     for doubt in &status.doubts {
         writeln!(out, "DOUBT\t{}\t{doubt}", doubt.name())?;
     }
+    for known in &status.unlisted {
+        let device = name(&known.device);
+        let fingerprint = known.keys().fingerprint(&known.device);
+        writeln!(out, "NEW\t{device}\t{fingerprint}")?;
+    }
     let (behind, held) = (status.behind().count(), status.held());
     writeln!(
         out,
-        "keys.behind {behind}, held {held}, rejected {}, doubts {}",
+        "keys.behind {behind}, held {held}, rejected {}, doubts {}, new devices {}",
         status.rejected(),
-        status.doubts.len()
+        status.doubts.len(),
+        status.unlisted.len()
     )
 }
 

@@ -402,7 +402,11 @@ impl Session {
     ) -> Result<Opener, Error> {
         let epoch = blob::epoch_of(header).ok_or(UNREADABLE)?;
         if !self.holds(key, epoch) {
-            self.refresh_keys(graph).await?;
+            let current = self.refresh_keys(graph).await?;
+            // The blob came first, so an epoch that is not there yet was never sealed under.
+            if epoch == 0 || epoch > current {
+                return Err(UNREADABLE);
+            }
         }
         let graph_key = self.file.contents().key(key, epoch);
         let graph_key = graph_key.ok_or_else(|| Error::KeysBehind {

@@ -117,7 +117,7 @@ impl Blocked {
             Self::InTheWay => "something that is not synced is in the way",
             Self::NoRoom => "there is no room for it on this disk",
             Self::Changing => "it keeps changing; the next sync tries again",
-            Self::Broken => "a part of it is missing at the relay",
+            Self::Broken => "a part of it is missing at the relay, or is not what was put",
             Self::NoKey => "this device has no key for it yet",
             Self::Unseen => "the graph holds a version of it that this device cannot read",
         }

@@ -327,8 +327,10 @@ fn part_fault(error: Error) -> Result<Fault, SyncError> {
         Error::Relay(problem) if problem.code == argala_wire::Code::BlobNotFound => {
             Ok(Fault::Broken)
         }
-        Error::Unreadable(_) => Ok(Fault::Broken),
-        // The relay has lost the bytes, or trips over them; other files may fare better.
+        // The relay has other bytes than were put, or trips over them; other files may fare better.
+        // What is here is not put in its place: that would undo what somebody else has whole, and a
+        // relay that lies would choose when.
+        Error::Unreadable(_) => Ok(Fault::Tripped),
         Error::Relay(problem) if problem.code == argala_wire::Code::Internal => Ok(Fault::Tripped),
         Error::KeysBehind { .. } => Ok(Fault::NoKey),
         error => Err(error.into()),

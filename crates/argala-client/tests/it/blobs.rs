@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use argala_client::{
-    Error, GraphAccess, Session,
+    Client, Error, GraphAccess, Session,
     session::{BlobOptions, BlobSource},
 };
 use argala_wire::{BlobId, Code, blobs::BlobPolicy, limits::Quotas};
@@ -11,7 +11,7 @@ use axum::{Router, body::Body, extract::Request, response::Response};
 use http::{HeaderMap, Method, header};
 use tokio::net::TcpListener;
 
-use crate::world::{Meddle, World, acme};
+use crate::world::{ByteChange, Meddle, World, acme};
 
 const CHUNK: usize = 64 * 1024;
 
@@ -136,8 +136,18 @@ async fn the_same_file_again_is_the_same_blob_even_after_a_rotation() {
     assert!(!store.windows(64).any(|window| window == &plain[..64]));
 }
 
+/// The sealed bytes of a blob, as the relay has them.
+pub(crate) async fn sealed(api: &Client, id: &BlobId) -> Vec<u8> {
+    let mut body = api.get_blob(&acme(), id, None).await.expect("gets");
+    let mut sealed = Vec::new();
+    while let Some(bytes) = body.next().await.expect("reads") {
+        sealed.extend_from_slice(&bytes);
+    }
+    sealed
+}
+
 #[tokio::test]
-async fn a_blob_that_was_touched_or_cut_never_reaches_its_place() {
+async fn a_blob_that_is_not_what_was_sealed_never_reaches_its_place() {
     let world = World::new().await;
     let (mut sam, mut alex) = world.pair().await;
     let (from, to) = (world.path("from"), world.path("to"));
@@ -146,48 +156,41 @@ async fn a_blob_that_was_touched_or_cut_never_reaches_its_place() {
         .put_blob(&acme(), &blob(1), &from)
         .await
         .expect("puts");
-    let changes: [fn(&mut Vec<u8>); 5] = [
-        |bytes| bytes[150_000] ^= 1,
-        |bytes| bytes[3] ^= 1,
-        |bytes| bytes.truncate(28 + 2 * (CHUNK + 16)),
-        |bytes| bytes.truncate(10),
-        |bytes| bytes.push(0),
-    ];
-    for change in changes {
-        world
-            .meddler
-            .once(Method::GET, "test-1", Meddle::ChangeBytes(Box::new(change)));
-        let error = alex.session.get_blob(&acme(), &blob(1), &to, None).await;
-        let refused = matches!(error, Err(Error::Unreadable(_) | Error::KeysBehind { .. }));
-        assert!(refused, "{error:?}");
-        assert!(!to.exists());
-    }
-    // Another blob's bytes are not this one's.
+    // A second epoch, whose key is there but opens nothing of the first.
+    sam.session.rotate(&acme()).await.expect("rotates");
     std::fs::write(&from, noise(10)).expect("writes");
     sam.session
         .put_blob(&acme(), &blob(2), &from)
         .await
         .expect("puts");
-    let mut body = sam
-        .session
-        .api()
-        .get_blob(&acme(), &blob(2), None)
-        .await
-        .expect("gets");
-    let mut other = Vec::new();
-    while let Some(bytes) = body.next().await.expect("reads") {
-        other.extend_from_slice(&bytes);
+    let other = sealed(sam.session.api(), &blob(2)).await;
+    let changes: [(&str, ByteChange); 11] = [
+        ("a chunk", Box::new(|bytes| bytes[150_000] ^= 1)),
+        ("the version", Box::new(|bytes| bytes[0] ^= 2)),
+        ("an epoch to come", Box::new(|bytes| bytes[3] ^= 1)),
+        ("the next epoch", Box::new(|bytes| bytes[8] = 3)),
+        ("no epoch", Box::new(|bytes| bytes[8] = 0)),
+        ("another epoch", Box::new(|bytes| bytes[8] = 2)),
+        ("the nonces", Box::new(|bytes| bytes[9] ^= 1)),
+        (
+            "an end too early",
+            Box::new(|bytes| bytes.truncate(28 + 2 * (CHUNK + 16))),
+        ),
+        ("half a header", Box::new(|bytes| bytes.truncate(10))),
+        ("an end too late", Box::new(|bytes| bytes.push(0))),
+        ("another blob", Box::new(move |bytes| *bytes = other)),
+    ];
+    for (what, change) in changes {
+        world
+            .meddler
+            .once(Method::GET, "test-1", Meddle::ChangeBytes(change));
+        let error = alex.session.get_blob(&acme(), &blob(1), &to, None).await;
+        assert!(
+            matches!(error, Err(Error::Unreadable("the blob"))),
+            "{what}: {error:?}"
+        );
+        assert!(!to.exists(), "{what}");
     }
-    let swap = Box::new(move |bytes: &mut Vec<u8>| *bytes = other);
-    world
-        .meddler
-        .once(Method::GET, "test-1", Meddle::ChangeBytes(swap));
-    assert!(
-        alex.session
-            .get_blob(&acme(), &blob(1), &to, None)
-            .await
-            .is_err()
-    );
     let names = std::fs::read_dir(world.path("")).expect("lists");
     let left = names.filter(|entry| {
         let name = entry.as_ref().expect("an entry").file_name();
@@ -195,6 +198,11 @@ async fn a_blob_that_was_touched_or_cut_never_reaches_its_place() {
             .starts_with(argala_client::UNFINISHED)
     });
     assert_eq!(left.count(), 0);
+    alex.session
+        .get_blob(&acme(), &blob(1), &to, None)
+        .await
+        .expect("gets");
+    assert!(std::fs::read(&to).expect("there") == noise(200_000));
 }
 
 #[tokio::test]
@@ -318,13 +326,9 @@ async fn a_blob_that_is_elsewhere_is_fetched_there_without_our_credential() {
     let stored = stored.expect("puts");
 
     // A bucket that has the same sealed bytes, and a tag of its own for them.
-    let mut sealed = Vec::new();
     let body = sam.session.api().get_blob(&acme(), &blob(1), None).await;
-    let mut body = body.expect("gets");
-    assert!(body.sha256().is_some());
-    while let Some(piece) = body.next().await.expect("whole") {
-        sealed.extend_from_slice(&piece);
-    }
+    assert!(body.expect("gets").sha256().is_some());
+    let sealed = sealed(sam.session.api(), &blob(1)).await;
     let asked: Arc<Mutex<Vec<HeaderMap>>> = Arc::default();
     let noted = Arc::clone(&asked);
     let bucket = Router::new().fallback(move |request: Request| {

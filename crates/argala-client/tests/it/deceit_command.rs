@@ -9,11 +9,12 @@ use argala_client::{
     crypto::{DeviceKeys, GraphKey, wrap},
 };
 use argala_testkit::device_ref;
-use argala_wire::Sealed;
+use argala_wire::{BlobId, Sealed};
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
+    blobs::sealed,
     command::{Done, Shell, file},
     deceit::{flip, sealed_otherwise},
     deceit_roster::{bring_back, slip_in},
@@ -434,6 +435,48 @@ async fn a_revoked_device_that_is_back_is_shown() {
     sam.run(&["rotate", "g:acme"]).await.is(0);
     sam.run(&["status", "--forget-doubts"]).await.is(0);
     assert!(doubts(&sam, 0).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_blob_that_was_touched_or_swapped_is_shown() {
+    let (world, sam, alex) = pair().await;
+    let (from, to) = (world.path("from"), world.path("to"));
+    let (one, two) = ("blob-of-the-test-1", "blob-of-the-test-2");
+    for id in [one, two] {
+        std::fs::write(&from, format!("the content of {id}")).expect("writes");
+        sam.run(&["put", "g:acme", file(&from), "--id", id])
+            .await
+            .is(0);
+    }
+    let api = world.client(&device_ref("sam", "laptop"));
+    let other = sealed(&api, &BlobId::new(two).expect("an id")).await;
+    let changes: [fn(&mut Vec<u8>, &[u8]); 3] = [
+        |bytes, other| *bytes = other.to_vec(),
+        |bytes, _| *bytes.last_mut().expect("some") ^= 1,
+        // An epoch that there is not, which is no reason to wait for its key.
+        |bytes, _| bytes[8] = 9,
+    ];
+    for change in changes {
+        let other = other.clone();
+        world.meddler.set(move |asked| {
+            let other = other.clone();
+            match asked.is(Method::GET, "test-1") {
+                true => Meddle::ChangeBytes(Box::new(move |bytes| change(bytes, &other))),
+                false => Meddle::Pass,
+            }
+        });
+        let done = alex.run(&["get", "g:acme", one, file(&to)]).await.is(1);
+        let why = "the blob does not open: it is not what was sealed";
+        assert!(done.err.contains(why), "{done:?}");
+        let done = alex
+            .run(&["--output", "json", "get", "g:acme", one, file(&to)])
+            .await
+            .is(1);
+        assert_eq!(failure(&done)["message"], why);
+        assert!(!to.exists());
+    }
+    world.meddler.rest();
+    alex.run(&["get", "g:acme", one, file(&to)]).await.is(0);
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ use argala_client::{
 };
 use argala_testkit::{device_ref, record_id};
 use argala_wire::{codec::Format, limits::Quotas};
+use http::Method;
 use serde_json::json;
 
 use crate::world::{Meddle, World, acme, quick};
@@ -297,6 +298,43 @@ async fn a_hostile_record_writes_nothing_and_stops_nothing() {
     assert!(report.needs_attention());
     assert_eq!(alex.files(), sam.files());
     assert!(!world.path("evil").exists());
+}
+
+/// A relay that hands out other bytes for a part of a file than were put.
+#[tokio::test]
+async fn a_part_that_is_not_what_was_put_is_told_and_replaces_nothing() {
+    let world = World::with(|builder| builder.quotas(small_blobs())).await;
+    let (mut sam, mut alex) = two(&world).await;
+    sam.put("large", noise(290_000, 1));
+    sam.sync().await;
+    alex.sync().await;
+    sam.put("large", noise(290_000, 2));
+    sam.put("small", "comes all the same");
+    sam.sync().await;
+    let changes: [fn(&mut Vec<u8>); 2] = [|bytes| bytes[40] ^= 1, |bytes| bytes[8] = 9];
+    for change in changes {
+        world.meddler.set(move |asked| {
+            match asked.method == Method::GET && asked.path.contains("/blobs/") {
+                true => Meddle::ChangeBytes(Box::new(change)),
+                false => Meddle::Pass,
+            }
+        });
+        let report = alex.try_sync().await.expect("goes on");
+        let left: Vec<_> = report
+            .left
+            .iter()
+            .map(|left| (left.path.as_str(), left.reason))
+            .collect();
+        assert_eq!(left, [("large", Blocked::Broken)]);
+        assert!(report.needs_attention() && report.pushed.is_empty());
+        assert_eq!(alex.files()["large"], noise(290_000, 1));
+        assert_eq!(alex.text("small").as_deref(), Some("comes all the same"));
+    }
+    world.meddler.rest();
+    sam.sync().await;
+    assert_eq!(sam.files()["large"], noise(290_000, 2));
+    alex.sync().await;
+    assert_eq!(alex.files(), sam.files());
 }
 
 #[tokio::test]

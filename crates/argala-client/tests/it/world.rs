@@ -47,7 +47,7 @@ pub(crate) enum Meddle {
     After(BoxFuture<'static, ()>),
 }
 
-type ByteChange = Box<dyn FnOnce(&mut Vec<u8>) + Send>;
+pub(crate) type ByteChange = Box<dyn FnOnce(&mut Vec<u8>) + Send>;
 type Rule = Box<dyn FnMut(&Asked) -> Meddle + Send>;
 
 /// A request that came by.

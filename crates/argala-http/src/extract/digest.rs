@@ -76,7 +76,15 @@ const fn is_key(c: char) -> bool {
 fn item(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     match bytes.first()? {
-        b':' => bytes[1..].iter().position(|b| *b == b':').map(|at| at + 2),
+        b':' => {
+            let end = 1 + bytes[1..].iter().position(|b| !is_base64(*b))?;
+            // Whatever else stands there, it may not swallow a member that comes after it.
+            (bytes[end] == b':').then_some(end + 1)
+        }
+        b'%' if bytes.get(1) == Some(&b'"') => {
+            let text = bytes[2..].iter().position(|b| *b == b'"')?;
+            Some(text + 3)
+        }
         b'"' => {
             let mut at = 1;
             loop {
@@ -103,6 +111,11 @@ fn item(text: &str) -> Option<usize> {
             (length > 0).then_some(length)
         }
     }
+}
+
+/// A character of a byte sequence.
+const fn is_base64(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=')
 }
 
 /// A character of a token, a number, a boolean or a date.
@@ -175,6 +188,7 @@ mod tests {
             vec![format!("sha-256=:{}:", OF_NOTHING.trim_end_matches('='))],
             vec![format!("sha-512=:AAAA:, {ours};q=1")],
             vec![format!("{ours},a=\"x, \\\" y\";b=?1,c=(1 :aa: \"d\");e, f")],
+            vec![format!("a=%\"f%c3%bc, r\", b=(%\"x\"), {ours}")],
             vec!["md5=:AAAA:".to_owned(), ours.clone()],
         ] {
             let values: Vec<_> = values.iter().map(String::as_str).collect();
@@ -201,6 +215,9 @@ mod tests {
             &format!("SHA-256=:{OF_NOTHING}:"),
             "=",
             "a=(",
+            // A value that goes on until the next one would hide that there is ours to check.
+            "md5=:AAAA, sha-256=:",
+            &format!("md5=:AAAA, sha-256=:,x=:{OF_NOTHING}:"),
         ] {
             assert_eq!(digest(&[value]), Err(()), "{value}");
         }

@@ -1,2 +1,4 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| argala_fuzz::graphs(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    argala_fuzz::graphs(bytes);
+});

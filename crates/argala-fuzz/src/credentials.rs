@@ -9,7 +9,7 @@ use http::{HeaderValue, Request, header, request::Parts};
 use serde_json::Value;
 use sha2::Sha256;
 
-use crate::relay::wait;
+use crate::{Verdict, relay::wait};
 
 const SECRET: &[u8] = b"the host's secret, thirty-two bytes and more";
 
@@ -32,9 +32,9 @@ fn head(value: &[u8]) -> Option<Parts> {
 
 /// A header as it comes; a token's head and claims, in two lines, that are then signed; a
 /// development credential.
-pub fn credentials(bytes: &[u8]) {
+pub fn credentials(bytes: &[u8]) -> Verdict {
     let Some((kind, rest)) = bytes.split_first() else {
-        return;
+        return Verdict::Refused;
     };
     let config = JwtConfig {
         keys: vec![JwtKey::Secret(SECRET.to_vec())],
@@ -46,11 +46,14 @@ pub fn credentials(bytes: &[u8]) {
     match kind % 3 {
         0 => {
             let all = FirstOf(vec![Arc::new(jwt), Arc::new(DevAuth)]);
-            let Some(parts) = head(rest) else { return };
-            if let Ok(identity) = wait(all.authenticate(&parts)) {
-                // Nobody guesses a signature; so it is a development credential.
-                assert!(identity.expires_at.is_none(), "a token that nobody signed");
-            }
+            let Some(parts) = head(rest) else {
+                return Verdict::Refused;
+            };
+            let Ok(identity) = wait(all.authenticate(&parts)) else {
+                return Verdict::Refused;
+            };
+            // Nobody guesses a signature; so it is a development credential.
+            assert!(identity.expires_at.is_none(), "a token that nobody signed");
         }
         1 => {
             let at = rest
@@ -60,10 +63,10 @@ pub fn credentials(bytes: &[u8]) {
             let (first, claims) = (&rest[..at], rest.get(at + 1..).unwrap_or_default());
             let token = format!("Bearer {}", signed(first, claims));
             let Some(parts) = head(token.as_bytes()) else {
-                return;
+                return Verdict::Refused;
             };
             let Ok(identity) = wait(jwt.authenticate(&parts)) else {
-                return;
+                return Verdict::Refused;
             };
             // What was believed stands in the claims, as the protocol reads them.
             let value: Value = serde_json::from_slice(claims).expect("claims are JSON");
@@ -83,12 +86,14 @@ pub fn credentials(bytes: &[u8]) {
         _ => {
             let credential = [b"Dev ", rest].concat();
             let Some(parts) = head(&credential) else {
-                return;
+                return Verdict::Refused;
             };
-            if let Ok(identity) = wait(DevAuth.authenticate(&parts)) {
-                assert!(identity.expires_at.is_none());
-                assert_eq!(rest.iter().filter(|byte| **byte == b'/').count(), 1);
-            }
+            let Ok(identity) = wait(DevAuth.authenticate(&parts)) else {
+                return Verdict::Refused;
+            };
+            assert!(identity.expires_at.is_none());
+            assert_eq!(rest.iter().filter(|byte| **byte == b'/').count(), 1);
         }
     }
+    Verdict::Taken
 }

@@ -3,9 +3,12 @@
 use std::{fmt::Display, str::FromStr};
 
 use argala_wire::{
-    BlobId, DeviceId, GraphAddress, GroupId, MemberId, Owners, RecordId, StorageKey, codec::Format,
+    BlobId, DeviceId, GraphAddress, GraphId, GroupId, MemberId, Owners, RecordId, StorageKey,
+    codec::Format,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::Verdict;
 
 /// A body with one field: what stands alone is no body.
 #[derive(Serialize, Deserialize)]
@@ -14,7 +17,7 @@ struct Body<T> {
 }
 
 /// What the protocol says of a name, said once more and not by the code that is tested.
-fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     let control = |c: char| c <= '\u{1f}' || ('\u{7f}'..='\u{9f}').contains(&c);
     (1..=128).contains(&text.len())
         && !text.contains(control)
@@ -22,9 +25,17 @@ fn is_name(text: &str) -> bool {
         && !text.ends_with(char::is_whitespace)
 }
 
-fn is_blob_id(text: &str) -> bool {
+pub(crate) fn is_blob_id(text: &str) -> bool {
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     (16..=128).contains(&text.len()) && text.chars().all(legal)
+}
+
+/// What the protocol says of a graph's address.
+pub(crate) fn is_address(text: &str) -> bool {
+    match text.split_once(':') {
+        Some(("g" | "d", id)) => is_name(id),
+        _ => false,
+    }
 }
 
 /// Taken exactly where it is legal, and written in every form as it was read.
@@ -34,8 +45,11 @@ where
 {
     let Ok(id) = text.parse::<T>() else {
         assert!(!legal, "refused, and legal");
-        let quoted = Format::Json.encode(&text);
-        assert!(serde_json::from_slice::<T>(&quoted).is_err());
+        for format in [Format::Json, Format::Cbor] {
+            let written = format.encode(&Body { it: text });
+            let read = format.decode::<Body<T>>(&written);
+            assert!(read.is_err(), "refused alone, and taken in a body");
+        }
         return;
     };
     assert!(legal, "taken, and not legal");
@@ -50,9 +64,9 @@ where
 }
 
 /// Ids of every kind.
-pub fn ids(bytes: &[u8]) {
+pub fn ids(bytes: &[u8]) -> Verdict {
     let Ok(text) = std::str::from_utf8(bytes) else {
-        return;
+        return Verdict::Refused;
     };
     let legal = is_name(text);
     one::<MemberId>(text, legal);
@@ -60,24 +74,29 @@ pub fn ids(bytes: &[u8]) {
     one::<RecordId>(text, legal);
     one::<DeviceId>(text, legal && text != "." && text != "..");
     one::<BlobId>(text, is_blob_id(text));
+    // Every blob's id is an id.
+    Verdict::of(legal)
+}
+
+/// How an id stands in a storage key.
+fn escaped(id: &str) -> String {
+    id.replace('%', "%25").replace(':', "%3A")
 }
 
 /// The address of a graph, and who calls, in two lines.
-pub fn graphs(bytes: &[u8]) {
+pub fn graphs(bytes: &[u8]) -> Verdict {
     let Ok(text) = std::str::from_utf8(bytes) else {
-        return;
+        return Verdict::Refused;
     };
     let Some((caller, address)) = text.split_once('\n') else {
-        return;
+        return Verdict::Refused;
     };
-    let legal = match address.split_once(':') {
-        Some(("g" | "d", id)) => is_name(id),
-        _ => false,
-    };
+    let legal = is_address(address);
+    one::<GraphId>(address, legal);
     let parsed: Result<GraphAddress, _> = address.parse();
     assert_eq!(parsed.is_ok(), legal);
     let (Ok(caller), Ok(parsed)) = (MemberId::new(caller), parsed) else {
-        return;
+        return Verdict::Refused;
     };
     assert_eq!(parsed.to_id().as_str(), address);
     assert_eq!(parsed.to_id().address(), parsed);
@@ -85,40 +104,75 @@ pub fn graphs(bytes: &[u8]) {
     // The key names this graph and no other, and leads back to what the caller calls it.
     assert_eq!(key.graph_id_for(&caller), Some(parsed.to_id()));
     assert_eq!(key.as_str().parse(), Ok(key.clone()));
-    match (parsed, key.owners()) {
-        (GraphAddress::Group(group), Owners::Group(owner)) => assert_eq!(group, owner),
+    let told = match (parsed, key.owners()) {
+        (GraphAddress::Group(group), Owners::Group(owner)) => {
+            assert_eq!(group, owner);
+            format!("g:{}", escaped(group.as_str()))
+        }
         (GraphAddress::Member(other), Owners::Pair(low, high)) => {
             assert!(low <= high);
             let from_there = GraphAddress::Member(caller.clone()).storage_key(&other);
             assert_eq!(from_there, key, "both call one graph by one key");
-            let mut pair = [&caller, &other];
-            pair.sort();
-            assert_eq!(pair, [&low, &high]);
+            let mut pair = [caller.as_str(), other.as_str()];
+            pair.sort_unstable();
+            assert_eq!(pair, [low.as_str(), high.as_str()]);
+            format!("d:{}:{}", escaped(pair[0]), escaped(pair[1]))
         }
         (address, owners) => panic!("{address:?} became {owners:?}"),
+    };
+    assert_eq!(key.as_str(), told);
+    Verdict::Taken
+}
+
+/// The id that stands so in a storage key; `None` where none does.
+fn unescaped(part: &str) -> Option<String> {
+    let mut pieces = part.split('%');
+    let mut id = pieces.next()?.to_owned();
+    for piece in pieces {
+        // Of all escapes there are two, and each in one spelling.
+        let (c, tail) = match piece.split_at_checked(2)? {
+            ("25", tail) => ('%', tail),
+            ("3A", tail) => (':', tail),
+            _ => return None,
+        };
+        id.push(c);
+        id.push_str(tail);
+    }
+    is_name(&id).then_some(id)
+}
+
+/// Whose graph the key names: one group, or two members in the order of their bytes.
+fn owners(key: &str) -> Option<Vec<String>> {
+    let parts: Vec<&str> = key.split(':').collect();
+    match parts[..] {
+        ["g", group] => Some(vec![unescaped(group)?]),
+        ["d", low, high] => {
+            let pair = vec![unescaped(low)?, unescaped(high)?];
+            pair.is_sorted().then_some(pair)
+        }
+        _ => None,
     }
 }
 
 /// Storage keys: one text for one graph.
-pub fn storage_keys(bytes: &[u8]) {
+pub fn storage_keys(bytes: &[u8]) -> Verdict {
     let Ok(text) = std::str::from_utf8(bytes) else {
-        return;
+        return Verdict::Refused;
     };
-    let Ok(key) = text.parse::<StorageKey>() else {
-        return;
+    let owners = owners(text);
+    one::<StorageKey>(text, owners.is_some());
+    let (Some(owners), Ok(key)) = (owners, text.parse::<StorageKey>()) else {
+        return Verdict::Refused;
     };
-    assert_eq!(key.to_string(), text);
-    let again = match key.owners() {
-        Owners::Group(group) => StorageKey::group(&group),
+    let (again, named) = match key.owners() {
+        Owners::Group(group) => (StorageKey::group(&group), vec![group.to_string()]),
         Owners::Pair(low, high) => {
             assert_eq!(StorageKey::pair(&high, &low), key);
-            StorageKey::pair(&low, &high)
+            let named = vec![low.to_string(), high.to_string()];
+            (StorageKey::pair(&low, &high), named)
         }
     };
     assert_eq!(again, key, "nothing else is written so");
-    for format in [Format::Json, Format::Cbor] {
-        let written = format.encode(&Body { it: &key });
-        let read: Body<StorageKey> = format.decode(&written).expect("reads what it wrote");
-        assert_eq!(read.it, key);
-    }
+    assert_eq!(named, owners);
+    Verdict::Taken
 }

@@ -21,8 +21,11 @@ use argala_wire::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
+use serde::Serialize;
 use tower::ServiceExt as _;
 
+/// Who asks: the member and the device.
+pub(crate) const LAPTOP: &str = "sam/laptop";
 /// The member's own graph, as one segment of a path.
 pub(crate) const GRAPH: &str = "/graphs/d%3Asam";
 /// The blob that is there.
@@ -52,10 +55,10 @@ impl Answer {
 
 /// A relay with one device, one epoch of its own graph, two records and a blob. Clock and chance
 /// stand still, so that a cursor of one is good in the next.
-pub(crate) struct Small {
-    router: Router,
-    laptop: TestDevice,
-}
+pub(crate) struct Small(pub(crate) Asked);
+
+/// A relay's router, and the ways to ask it.
+pub(crate) struct Asked(Router);
 
 type Router = tower::util::BoxCloneService<Request<Full<Bytes>>, http::Response<Body>, Never>;
 type Body =
@@ -70,8 +73,9 @@ where
     body.map_err(|error| Box::new(error).into()).boxed_unsync()
 }
 
-impl Small {
-    pub(crate) fn new() -> Self {
+impl Asked {
+    /// A relay that knows of nobody's device yet, whose chance is that of `seed`.
+    pub(crate) fn empty(directory: MemoryDirectory, seed: u64) -> Self {
         let rate = Rate {
             per_minute: u32::MAX,
             burst: u32::MAX,
@@ -82,14 +86,13 @@ impl Small {
             blobs: rate,
             keys: rate,
         };
-        let directory = MemoryDirectory::of(&["sam", "alex"], &[("acme", &["sam"])]);
         let relay = Relay::builder(
             Arc::new(ReferenceStore::new()),
             Arc::new(MemoryBlobs::new()),
             Arc::new(directory),
         )
         .clock(Arc::new(TestClock::new()))
-        .random(Arc::new(TestRandom::new(1)))
+        .random(Arc::new(TestRandom::new(seed)))
         .rate_limits(rates)
         .build();
         let router = argala_http::router::<()>(relay, Arc::new(DevAuth));
@@ -99,50 +102,81 @@ impl Small {
             |response: http::Response<_>| response.map(boxed),
         )
         .boxed_clone();
-        let small = Self {
-            router,
-            laptop: TestDevice::new("sam", "laptop"),
-        };
-        small.fill();
-        small
+        Self(router)
     }
 
-    fn fill(&self) {
-        let post = |path: &str, body: Vec<u8>| {
-            let answer = self.send(
-                Method::POST,
-                path,
-                &[("content-type", argala_wire::JSON)],
-                body,
-            );
-            assert!(answer.status.is_success(), "{answer:?}");
-        };
-        let json = Format::Json;
-        post("/devices", json.encode(&self.laptop.register_request()));
+    /// Registers the device.
+    pub(crate) fn register(&self, device: &TestDevice) {
+        self.done(device, "/devices", &device.register_request());
+    }
+
+    /// Begins an epoch of the graph at `path`, for these devices.
+    pub(crate) fn rotate(&self, by: &TestDevice, path: &str, epoch: u64, roster: &[&TestDevice]) {
+        let wraps = roster.iter().map(|device| device.rotate_wrap("wrap"));
         let rotate = RotateRequest {
-            epoch: 1,
-            wraps: vec![self.laptop.rotate_wrap("wrap")],
+            epoch,
+            wraps: wraps.collect(),
         };
-        post(&format!("{GRAPH}/rotate"), json.encode(&rotate));
-        let key: StorageKey = "d:sam:sam".parse().expect("a key");
-        let records = ["a", "b"].map(|id| self.laptop.record(&key, id, 1, b"sealed"));
+        self.done(by, &format!("{path}/rotate"), &rotate);
+    }
+
+    /// Pushes records of these ids to the graph at `path`, whose key is `key`.
+    pub(crate) fn push(&self, by: &TestDevice, path: &str, key: &str, epoch: u64, ids: &[&str]) {
+        let key: StorageKey = key.parse().expect("a key");
+        let records = ids.iter().map(|id| by.record(&key, id, epoch, b"sealed"));
         let push = PushRequest {
-            records: records.into(),
+            records: records.collect(),
             ..PushRequest::default()
         };
-        post(&format!("{GRAPH}/push"), json.encode(&push));
+        self.done(by, &format!("{path}/push"), &push);
+    }
+
+    /// Posts what has to succeed.
+    fn done<T: Serialize>(&self, by: &TestDevice, path: &str, body: &T) {
+        let headers = [("content-type", argala_wire::JSON)];
+        let body = Format::Json.encode(body);
+        let by = by.to_ref();
+        let by = format!("{}/{}", by.member_id, by.device_id);
+        let answer = self.send_as(&by, Method::POST, path, &headers, body);
+        assert!(answer.status.is_success(), "{answer:?}");
+    }
+}
+
+impl Small {
+    pub(crate) fn new() -> Self {
+        let directory = MemoryDirectory::of(&["sam", "alex"], &[("acme", &["sam"])]);
+        let small = Self(Asked::empty(directory, 1));
+        let laptop = TestDevice::new("sam", "laptop");
+        small.0.register(&laptop);
+        small.0.rotate(&laptop, GRAPH, 1, &[&laptop]);
+        small.0.push(&laptop, GRAPH, "d:sam:sam", 1, &["a", "b"]);
         let length = BLOB.len().to_string();
         let headers = [
             ("content-type", argala_wire::OCTET_STREAM),
             ("content-length", &length),
         ];
-        let put = self.send(Method::PUT, BLOB_PATH, &headers, BLOB.to_vec());
+        let put = small.send(Method::PUT, BLOB_PATH, &headers, BLOB.to_vec());
         assert_eq!(put.status, StatusCode::CREATED, "{put:?}");
+        small
     }
 
-    /// Asks as the laptop, and holds the answer to what every answer must be.
+    /// Asks as the laptop.
     pub(crate) fn send(
         &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Answer {
+        self.0.send_as(LAPTOP, method, path, headers, body)
+    }
+}
+
+impl Asked {
+    /// Asks as this device, and holds the answer to what every answer must be.
+    pub(crate) fn send_as(
+        &self,
+        by: &str,
         method: Method,
         path: &str,
         headers: &[(&str, &str)],
@@ -153,16 +187,16 @@ impl Small {
         *request.uri_mut() = path.parse().expect("a path");
         for (name, value) in headers {
             let name = header::HeaderName::try_from(*name).expect("a name");
-            if let Ok(value) = HeaderValue::from_str(value) {
+            if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
                 request.headers_mut().append(name, value);
             }
         }
-        let credential = HeaderValue::from_static("Dev sam/laptop");
+        let credential = HeaderValue::try_from(format!("Dev {by}")).expect("names in ASCII");
         request
             .headers_mut()
             .insert(header::AUTHORIZATION, credential);
         let answer = on_runtime(async {
-            let response = self.router.clone().oneshot(request).await;
+            let response = self.0.clone().oneshot(request).await;
             let (parts, body) = response.expect("routers do not fail").into_parts();
             let body = body.collect().await.expect("whole").to_bytes();
             Answer {

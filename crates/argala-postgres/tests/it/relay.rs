@@ -3,8 +3,12 @@
 use std::sync::Arc;
 
 use argala_core::ports::BlobStore;
-use argala_postgres::Postgres;
-use argala_testkit::conformance::{Fresh, relay::RelayPorts};
+use argala_postgres::{Options, Postgres};
+use argala_testkit::conformance::{
+    Fresh,
+    interleaving::{Replica, Statements},
+    relay::RelayPorts,
+};
 
 use crate::database::{handles, migrated, options};
 
@@ -22,7 +26,33 @@ async fn two_relays() -> Fresh<RelayPorts> {
     Fresh::of(replicas.collect(), database)
 }
 
+/// The same, where a test can hold up each one's statements.
+async fn two_replicas() -> Fresh<Replica> {
+    let database = migrated().await;
+    let mut replicas = Vec::new();
+    for _ in 0..2 {
+        let statements = Statements::default();
+        let told = statements.clone();
+        let options = Options {
+            probe: Some(Arc::new(move |_| told.begin())),
+            ..options(database.url())
+        };
+        let store = Arc::new(Postgres::open(&options).await.unwrap());
+        let blobs: Arc<dyn BlobStore> = Arc::<Postgres>::clone(&store);
+        let ports = RelayPorts { store, blobs };
+        replicas.push(Arc::new(Replica { ports, statements }));
+    }
+    Fresh::of(replicas, database)
+}
+
 argala_testkit::relay_conformance!(two_relays);
+
+/// Held up at statements only: that is within each call of the store, and on the way there.
+mod interleaving {
+    use super::two_replicas;
+
+    argala_testkit::statements_conformance!(two_replicas);
+}
 
 mod lifetime {
     use super::two_relays;

@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use argala_core::ports::BlobStore;
 use argala_sqlite::{Options, Sqlite};
-use argala_testkit::conformance::{Fresh, relay::RelayPorts};
+use argala_testkit::conformance::{
+    Fresh,
+    interleaving::{Replica, Statements},
+    relay::RelayPorts,
+};
 
 /// Two processes' handles to one fresh database, which keeps the blobs too.
 async fn two_relays() -> Fresh<RelayPorts> {
@@ -23,10 +27,43 @@ async fn two_relays() -> Fresh<RelayPorts> {
 
 argala_testkit::relay_conformance!(two_relays);
 
-mod interleaving {
-    use super::two_relays;
+/// The same, where a test can hold up the first's statements.
+async fn two_replicas() -> Fresh<Replica> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("relay.db");
+    let open = || {
+        let statements = Statements::default();
+        let told = statements.clone();
+        let options = Options {
+            // One writer at a time: what it does between these nobody can meet.
+            statements: Some(Arc::new(move |sql| {
+                if matches!(sql, "BEGIN IMMEDIATE" | "COMMIT") {
+                    told.begin();
+                }
+            })),
+            ..Options::default()
+        };
+        let database = Arc::new(Sqlite::open(&path, &options).unwrap());
+        let blobs: Arc<dyn BlobStore> = Arc::<Sqlite>::clone(&database);
+        let ports = RelayPorts {
+            store: database,
+            blobs,
+        };
+        Arc::new(Replica { ports, statements })
+    };
+    Fresh::of(vec![open(), open()], folder)
+}
 
-    argala_testkit::interleaving_conformance!(two_relays);
+mod interleaving {
+    use super::two_replicas;
+
+    argala_testkit::interleaving_conformance!(two_replicas);
+
+    mod statements {
+        use super::two_replicas;
+
+        argala_testkit::statements_conformance!(two_replicas);
+    }
 }
 
 mod lifetime {

@@ -1,35 +1,43 @@
-//! Pairs of writes, one of them held up at every call of a port while the other runs.
+//! Pairs of writes, one of them held up at every place where it waits while the other runs.
 //!
-//! Whatever the other does meanwhile, what both are told and what is then stored is what some
-//! order of the two, one after the other, would have led to. The two go through relays of their
-//! own over one store, as two replicas of a cluster do; each pair has members and a graph of its
-//! own.
+//! Whatever the other does meanwhile, what both are told, what is told of them, and what is then
+//! stored is what some order of the two, one after the other, would have led to. The two go through
+//! relays of their own over one store, as two replicas of a cluster do; each pair has members and a
+//! graph of its own. Where both are after the same thing, one has it.
+//!
+//! [`interleaving_conformance!`](crate::interleaving_conformance) holds a write up at its calls of
+//! the ports and at its own waits, [`statements_conformance!`](crate::statements_conformance)
+//! within a call of the store, before each statement: there the other may have to wait for a lock.
 
+mod gate;
+mod seen;
 mod stage;
 mod writes;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
-
-use argala_core::StoreResult;
-use async_trait::async_trait;
-use tokio::sync::Semaphore;
+pub use gate::Statements;
 
 use super::{Fresh, relay::RelayPorts};
-use crate::Interpose;
-use stage::Stage;
+use gate::Stop;
+use stage::{HeldUp, Stage};
 use writes::Write;
 
-/// Stamps the suite; `$fresh` is the name of an `async fn() -> Fresh<RelayPorts>`.
+/// One of two replicas of a relay.
+pub struct Replica {
+    /// What the relay is put over.
+    pub ports: RelayPorts,
+    /// Is told when a statement begins, where the database can tell.
+    pub statements: Statements,
+}
+
+/// Stamps the suite; `$fresh` is the name of an `async fn() -> Fresh<Replica>` of two.
 #[macro_export]
 macro_rules! interleaving_conformance {
     ($fresh:ident) => {
-        $crate::stamp_cases! { $fresh, interleaving:
+        $crate::stamp_cases! { $fresh, interleaving::calls:
             a_push_held_up_anywhere,
             a_rotation_held_up_anywhere,
             a_revocation_held_up_anywhere,
+            a_revocation_of_whom_it_concerns_held_up_anywhere,
             a_registration_held_up_anywhere,
             a_grant_held_up_anywhere,
             an_upload_held_up_anywhere,
@@ -37,131 +45,187 @@ macro_rules! interleaving_conformance {
             a_deletion_held_up_anywhere,
             a_deletion_of_what_is_to_come_held_up_anywhere,
             a_sweep_held_up_anywhere,
+            a_sweep_of_what_is_old_held_up_anywhere,
+            a_sweep_of_an_abandoned_graph_held_up_anywhere,
         }
     };
 }
 
-/// Holds one relay up at its `stop`th arrival at a port or return from one, until it is let go.
-struct Gate {
-    stop: usize,
-    passed: AtomicUsize,
-    reached: Semaphore,
-    go: Semaphore,
-}
-
-impl Gate {
-    fn at(stop: usize) -> Arc<Self> {
-        Arc::new(Self {
-            stop,
-            passed: AtomicUsize::new(0),
-            reached: Semaphore::new(0),
-            go: Semaphore::new(0),
-        })
-    }
-
-    async fn pass(&self) {
-        if self.passed.fetch_add(1, Ordering::SeqCst) == self.stop {
-            self.reached.add_permits(1);
-            let go = self.go.acquire().await;
-            drop(go.expect("never closed"));
+/// Stamps the same pairs, held up at statements.
+#[macro_export]
+macro_rules! statements_conformance {
+    ($fresh:ident) => {
+        $crate::stamp_cases! { $fresh, interleaving::statements:
+            a_push_held_up_anywhere,
+            a_rotation_held_up_anywhere,
+            a_revocation_held_up_anywhere,
+            a_revocation_of_whom_it_concerns_held_up_anywhere,
+            a_registration_held_up_anywhere,
+            a_grant_held_up_anywhere,
+            an_upload_held_up_anywhere,
+            a_repeated_upload_held_up_anywhere,
+            a_deletion_held_up_anywhere,
+            a_deletion_of_what_is_to_come_held_up_anywhere,
+            a_sweep_held_up_anywhere,
+            a_sweep_of_what_is_old_held_up_anywhere,
+            a_sweep_of_an_abandoned_graph_held_up_anywhere,
         }
-    }
-}
-
-#[async_trait]
-impl Interpose for Gate {
-    async fn before(&self, _: &'static str) -> StoreResult<()> {
-        self.pass().await;
-        Ok(())
-    }
-
-    async fn after(&self, _: &'static str) -> StoreResult<()> {
-        self.pass().await;
-        Ok(())
-    }
-}
-
-/// `first`, held up at each of its stops in turn, beside each other write.
-async fn beside_all(fresh: Fresh<RelayPorts>, first: Write) {
-    let mut number = 0;
-    let mut stage = |stop| {
-        number += 1;
-        Stage::new(&fresh, number, Gate::at(stop))
     };
-    for second in Write::ALL {
-        let this_first = stage(usize::MAX).in_turn(Some(first), Some(second)).await;
-        let that_first = stage(usize::MAX).backwards(first, second).await;
-        let that_alone = stage(usize::MAX).in_turn(None, Some(second)).await;
-        let orders = [this_first, that_first];
-        let mut stop = 0;
-        loop {
-            let (seen, held_up) = stage(stop).held_up(first, second).await;
-            // An upload may be told to try again where what it met is gone by its end: then it
-            // has changed nothing.
-            let let_go = first.may_be_let_go(second)
-                && seen.is_first_unavailable()
-                && seen.second == that_alone.second
-                && seen.state == that_alone.state;
-            assert!(
-                orders.contains(&seen) || let_go,
-                "{first:?}, held up at stop {stop}, beside {second:?}: {seen:#?}\n\
-                 is neither one after the other nor the other way round: {orders:#?}"
+}
+
+/// How often a pair met, and how.
+#[derive(Debug, Default)]
+struct Count {
+    held_up: usize,
+    awaited: usize,
+}
+
+/// The pairs of one test, a stage for each time that one is played.
+struct Pairs {
+    fresh: Fresh<Replica>,
+    stages: u64,
+}
+
+impl Pairs {
+    fn stage(&mut self, stop: Stop) -> Stage {
+        self.stages += 1;
+        Stage::new(&self.fresh, self.stages, stop)
+    }
+
+    /// `first`, held up at each stop of a kind in turn, beside `second`.
+    async fn meet(
+        &mut self,
+        first: Write,
+        second: Write,
+        kinds: &[fn(usize) -> Stop],
+    ) -> Vec<Count> {
+        let (one, two) = (Some(first), Some(second));
+        let orders = [
+            self.stage(Stop::Never).in_turn(one, two).await,
+            self.stage(Stop::Never).backwards(first, second).await,
+        ];
+        if first.is_rival_of(second) {
+            let won = [&orders[0].won, &orders[1].won];
+            assert_eq!(
+                won,
+                [&[true, false], &[false, true]],
+                "of {first:?} and {second:?} whoever comes first has it: {orders:#?}"
             );
-            if !held_up {
-                break;
-            }
-            stop += 1;
         }
-        assert!(stop > 2, "{first:?} calls ports, and is held up at them");
+        let first_alone = self.stage(Stop::Never).in_turn(one, None).await;
+        let second_alone = self.stage(Stop::Never).in_turn(None, two).await;
+        let mut counts = Vec::new();
+        for kind in kinds {
+            let mut count = Count::default();
+            for at in 0.. {
+                let stop = kind(at);
+                let (seen, held_up) = self.stage(stop).held_up(first, second).await;
+                // An upload may be told to try again where what it met is gone by its end: then it
+                // has changed nothing.
+                let lets_go = first.may_be_let_go(second) && seen.lets_first_go(&second_alone)
+                    || second.may_be_let_go(first) && seen.lets_second_go(&first_alone);
+                assert!(
+                    orders.contains(&seen) || lets_go,
+                    "{first:?}, held up at {stop:?}, beside {second:?}: {seen:#?}\n\
+                     is neither one after the other nor the other way round: {orders:#?}"
+                );
+                match held_up {
+                    HeldUp::Not => break,
+                    HeldUp::Whole => count.held_up += 1,
+                    HeldUp::Awaited => {
+                        count.held_up += 1;
+                        count.awaited += 1;
+                    }
+                }
+            }
+            counts.push(count);
+        }
+        counts
     }
 }
 
-/// Told as `beside_all` has it.
-pub async fn a_push_held_up_anywhere(fresh: Fresh<RelayPorts>) {
-    beside_all(fresh, Write::Push).await;
+/// `first`, held up where it calls a port and where it waits for something else, beside each other
+/// write.
+async fn at_calls(fresh: Fresh<Replica>, first: &[Write]) {
+    let mut pairs = Pairs { fresh, stages: 0 };
+    for &first in first {
+        let mut waits = 0;
+        for second in first.others() {
+            let kinds: [fn(usize) -> Stop; 2] = [Stop::Call, Stop::Wait];
+            let counts = pairs.meet(first, second, &kinds).await;
+            assert!(counts[0].held_up > 4, "{first:?} calls ports");
+            waits += counts[1].held_up;
+        }
+        assert!(waits > 0, "{first:?} waits for more than its ports");
+    }
 }
 
-/// Told as `beside_all` has it.
-pub async fn a_rotation_held_up_anywhere(fresh: Fresh<RelayPorts>) {
-    beside_all(fresh, Write::Rotate).await;
+/// `first`, held up within the store, beside each other write.
+async fn at_statements(fresh: Fresh<Replica>, first: &[Write]) {
+    let mut pairs = Pairs { fresh, stages: 0 };
+    for &first in first {
+        let mut awaited = 0;
+        for second in first.others() {
+            let counts = pairs.meet(first, second, &[Stop::Statement]).await;
+            assert!(counts[0].held_up > 0, "{first:?} has statements");
+            awaited += counts[0].awaited;
+        }
+        assert!(awaited > 0, "{first:?} holds locks that others wait for");
+    }
 }
 
-/// Told as `beside_all` has it.
-pub async fn a_revocation_held_up_anywhere(fresh: Fresh<RelayPorts>) {
-    beside_all(fresh, Write::Revoke).await;
+macro_rules! cases {
+    ($($case:ident: $first:expr, $what:literal;)+) => {
+        /// Held up at calls of ports and at waits.
+        pub mod calls {
+            use super::{Fresh, Replica, Write};
+            $(
+                #[doc = $what]
+                pub async fn $case(fresh: Fresh<Replica>) {
+                    super::at_calls(fresh, &$first).await;
+                }
+            )+
+        }
+
+        /// Held up at statements.
+        pub mod statements {
+            use super::{Fresh, Replica, Write};
+            $(
+                #[doc = $what]
+                pub async fn $case(fresh: Fresh<Replica>) {
+                    super::at_statements(fresh, &$first).await;
+                }
+            )+
+        }
+    };
 }
 
-/// Told as `beside_all` has it.
-pub async fn a_registration_held_up_anywhere(fresh: Fresh<RelayPorts>) {
-    beside_all(fresh, Write::Register).await;
-}
-
-/// Told as `beside_all` has it.
-pub async fn a_grant_held_up_anywhere(fresh: Fresh<RelayPorts>) {
-    beside_all(fresh, Write::Grant).await;
-}
-
-/// Of an id that is not there yet.
-pub async fn an_upload_held_up_anywhere(fresh: Fresh<RelayPorts>) {
-    beside_all(fresh, Write::PutNew).await;
-}
-
-/// Of the same bytes under the same id.
-pub async fn a_repeated_upload_held_up_anywhere(fresh: Fresh<RelayPorts>) {
-    beside_all(fresh, Write::PutAgain).await;
-}
-
-/// Told as `beside_all` has it.
-pub async fn a_deletion_held_up_anywhere(fresh: Fresh<RelayPorts>) {
-    beside_all(fresh, Write::DeleteThere).await;
-}
-
-/// Of an id that the other may be uploading.
-pub async fn a_deletion_of_what_is_to_come_held_up_anywhere(fresh: Fresh<RelayPorts>) {
-    beside_all(fresh, Write::DeleteNew).await;
-}
-
-/// Which takes an upload for abandoned as soon as it is older than a moment.
-pub async fn a_sweep_held_up_anywhere(fresh: Fresh<RelayPorts>) {
-    beside_all(fresh, Write::Sweep).await;
+cases! {
+    a_push_held_up_anywhere: [Write::Push],
+        "With as many signatures as a thread of their own is used for.";
+    a_rotation_held_up_anywhere: [Write::Rotate],
+        "Of an epoch that another may begin.";
+    a_revocation_held_up_anywhere: [Write::Revoke],
+        "Of the device that pushes and uploads.";
+    a_revocation_of_whom_it_concerns_held_up_anywhere:
+        [Write::RevokeLate, Write::RevokeNext, Write::RevokeLaptop],
+        "Of the device that is granted a key, that registers, or that makes the other write.";
+    a_registration_held_up_anywhere: [Write::Register],
+        "Of an id that another may register with other keys.";
+    a_grant_held_up_anywhere: [Write::Grant],
+        "To a device that another may grant another wrap.";
+    an_upload_held_up_anywhere: [Write::PutNew],
+        "Of an id that is not there yet, a piece at a time.";
+    a_repeated_upload_held_up_anywhere: [Write::PutAgain],
+        "Of the same bytes under the same id.";
+    a_deletion_held_up_anywhere: [Write::DeleteThere, Write::DeleteDelivered],
+        "Of a blob that is there, and of one that a sweep is about to forget.";
+    a_deletion_of_what_is_to_come_held_up_anywhere: [Write::DeleteNew],
+        "Of an id that the other may be uploading.";
+    a_sweep_held_up_anywhere: [Write::Sweep],
+        "Which takes an upload for abandoned as soon as it is older than a moment.";
+    a_sweep_of_what_is_old_held_up_anywhere: [Write::SweepOld],
+        "When a tombstone has had its time, and an idempotency key.";
+    a_sweep_of_an_abandoned_graph_held_up_anywhere: [Write::SweepAbandoned],
+        "Whose group has long had no members.";
 }

@@ -1,24 +1,32 @@
-//! One pair's members, graph and relays, and what can be seen when both writes have ended.
+//! One pair's members, graph and relays.
 
-use std::{fmt::Write as _, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use argala_core::{
-    Access, Caller, Fault, Gate as Admission, Identity, Outcome, Relay,
+    Access, Caller, Fault, Gate as Admission, IdempotencyKey, Identity, Outcome, Relay,
+    StoreErrorKind,
+    memory::MemoryLimiter,
     ports::{
-        BlobStore, Directory, SweepStore,
-        store::{Pull, Pulled, WrapsQuery},
+        BlobStore, Clock as _, Directory, Event, EventSink as _, ForgetReason, Poke, SweepStore,
     },
     sweep::{Sweep, SweepOptions},
 };
 use argala_wire::{
-    StorageKey,
-    limits::{Bucket, Pages, Signatures},
+    GroupId, StorageKey,
+    blobs::BlobPolicy,
+    limits::{Bucket, RateLimits, Signatures},
+    records::PushRequest,
 };
-use futures_util::TryStreamExt;
+use tokio::time::Instant;
 
-use super::{Gate, writes::Write};
+use super::{
+    Replica,
+    gate::{Gate, Statements, Step, Stop},
+    seen::Seen,
+    writes::{CONTENT, Told, Write, rotation, upload},
+};
 use crate::{
-    Interposed, MemoryDirectory, TestClock, TestDevice, TestRandom, blob_id,
+    Interposed, MemoryDirectory, PATIENCE, TestClock, TestDevice, TestRandom, blob_id,
     conformance::{Fresh, relay::RelayPorts},
     group, member,
 };
@@ -28,36 +36,113 @@ pub(super) const THERE: &str = "a-blob-that-is-there";
 /// The id of a blob that is not there at the beginning.
 pub(super) const NEW: &str = "a-blob-that-is-new";
 /// The id of a blob whose time has passed.
-const EXPIRED: &str = "a-blob-that-is-over";
+pub(super) const EXPIRED: &str = "a-blob-that-is-over";
+/// The id of a blob that everybody has fetched whom it is for.
+pub(super) const DELIVERED: &str = "a-blob-that-is-delivered";
 
-/// What both were told, and what is there in the end; with names that are the same on each stage.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Seen {
-    pub(super) first: String,
-    pub(super) second: String,
-    pub(super) state: String,
+/// What the contents of the first write have in them.
+pub(super) const FIRST: &str = "one";
+/// What the contents of the second write have in them.
+pub(super) const SECOND: &str = "two";
+
+/// What a write is told that is to be tried again.
+pub(super) const UNAVAILABLE: &str = "unavailable";
+
+/// How long a write that waits for the other's locks is left to it: long enough that one that is
+/// only slow comes on meanwhile.
+const STUCK: Duration = Duration::from_millis(100);
+
+/// A relay of a pair, with a gate before each of its ports.
+pub(super) struct Side {
+    /// What its contents have in them.
+    pub(super) mark: &'static str,
+    pub(super) relay: Arc<Relay>,
+    pub(super) ports: RelayPorts,
+    pub(super) gate: Arc<Gate>,
+    statements: Statements,
 }
 
-impl Seen {
-    pub(super) fn is_first_unavailable(&self) -> bool {
-        self.first == UNAVAILABLE
+impl Side {
+    fn new(
+        mark: &'static str,
+        replica: &Replica,
+        gate: Arc<Gate>,
+        directory: &MemoryDirectory,
+        clock: &TestClock,
+        seed: u64,
+    ) -> Self {
+        let store: Arc<dyn SweepStore> =
+            Interposed::new(Arc::clone(&replica.ports.store), gate.clone());
+        let blobs: Arc<dyn BlobStore> =
+            Interposed::new(Arc::clone(&replica.ports.blobs), gate.clone());
+        let inner: Arc<dyn Directory> = Arc::new(directory.clone());
+        let directory: Arc<dyn Directory> = Interposed::new(inner, gate.clone());
+        let clock: Arc<dyn argala_core::ports::Clock> = Arc::new(clock.clone());
+        let limiters = MemoryLimiter::for_each_bucket(&RateLimits::default(), &clock);
+        let told = Arc::clone(&gate);
+        let relay = Relay::builder(
+            Arc::<dyn SweepStore>::clone(&store),
+            Arc::clone(&blobs),
+            directory,
+        )
+        .clock(clock)
+        .random(Arc::new(TestRandom::new(seed)))
+        .signatures(Signatures::Required)
+        .limiters(gate.before_limiters(&limiters))
+        .events(move |event: &Event| told.emit(event))
+        .poke_sink(gate.clone())
+        .build();
+        Self {
+            mark,
+            relay,
+            ports: RelayPorts { store, blobs },
+            gate,
+            statements: replica.statements.clone(),
+        }
+    }
+
+    /// The epoch of which its event of a grant tells.
+    pub(super) fn told_epoch(&self) -> Option<u64> {
+        self.gate.story().into_iter().find_map(|step| match step {
+            Step::Event(Event::GraphGrant { epoch, .. }) => Some(epoch),
+            _ => None,
+        })
+    }
+
+    /// A sweep of the same ports, that takes `batch` rows at a time and asks `directory`.
+    pub(super) fn sweep(
+        &self,
+        batch: usize,
+        directory: &MemoryDirectory,
+        clock: &TestClock,
+    ) -> Sweep {
+        let inner: Arc<dyn Directory> = Arc::new(directory.clone());
+        let options = SweepOptions {
+            grace: Duration::ZERO,
+            batch,
+            ..SweepOptions::default()
+        };
+        Sweep::new(
+            Arc::clone(&self.ports.store),
+            Arc::clone(&self.ports.blobs),
+            Interposed::new(inner, self.gate.clone()),
+            options,
+        )
+        .clock(Arc::new(clock.clone()))
+        .events(self.gate.clone())
     }
 }
-
-const UNAVAILABLE: &str = "unavailable";
 
 pub(super) struct Stage {
     /// What the names of this stage alone have in them.
     tag: String,
-    gate: Arc<Gate>,
-    /// The relay that is held up, and the one that is not.
-    pub(super) held: Arc<Relay>,
-    pub(super) free: Arc<Relay>,
-    /// The sweeps of the same ports.
-    pub(super) held_sweep: Sweep,
-    pub(super) free_sweep: Sweep,
-    store: Arc<dyn SweepStore>,
-    blobs: Arc<dyn BlobStore>,
+    pub(super) first: Side,
+    pub(super) second: Side,
+    /// Sets the stage, and looks at what is there: without a gate.
+    hand: Arc<Relay>,
+    pub(super) store: Arc<dyn SweepStore>,
+    pub(super) blobs: Arc<dyn BlobStore>,
+    pub(super) directory: MemoryDirectory,
     pub(super) clock: TestClock,
     key: StorageKey,
     pub(super) laptop: TestDevice,
@@ -69,70 +154,54 @@ pub(super) struct Stage {
     pub(super) next: TestDevice,
 }
 
+/// How the first write was held up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeldUp {
+    /// It ended before it came so far.
+    Not,
+    /// Until the other had ended.
+    Whole,
+    /// Until the other waited for it.
+    Awaited,
+}
+
 impl Stage {
-    pub(super) fn new(fresh: &Fresh<RelayPorts>, number: u64, gate: Arc<Gate>) -> Self {
+    pub(super) fn new(fresh: &Fresh<Replica>, number: u64, stop: Stop) -> Self {
         let tag = format!("~{number:06}~");
-        let (sam, alex, acme) = (
-            format!("sam{tag}"),
-            format!("alex{tag}"),
-            format!("acme{tag}"),
-        );
-        let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::of(
-            &[&sam, &alex],
-            &[(&acme, &[&sam, &alex])],
-        ));
+        let (sam, alex) = (format!("sam{tag}"), format!("alex{tag}"));
+        let acme = format!("acme{tag}");
+        let directory = MemoryDirectory::of(&[&sam, &alex], &[(&acme, &[&sam, &alex])]);
         let clock = TestClock::new();
-        let relay = |store: Arc<dyn SweepStore>, blobs, directory, seed| {
-            Relay::builder(store, blobs, directory)
-                .clock(Arc::new(clock.clone()))
-                .random(Arc::new(TestRandom::new(2 * number + seed)))
-                .signatures(Signatures::Required)
-                .build()
+        let side = |mark, turn: usize, stop| {
+            let (replica, seed) = (fresh.replica(turn), 3 * number + turn as u64);
+            Side::new(mark, replica, Gate::at(stop), &directory, &clock, seed)
         };
-        let (one, other) = (fresh.replica(0), fresh.replica(1));
-        let sweep = |store, blobs, directory| {
-            let options = SweepOptions {
-                grace: Duration::ZERO,
-                ..SweepOptions::default()
-            };
-            Sweep::new(store, blobs, directory, options).clock(Arc::new(clock.clone()))
-        };
-        let held_store: Arc<dyn SweepStore> = Interposed::new(Arc::clone(&one.store), gate.clone());
-        let held_blobs: Arc<dyn BlobStore> = Interposed::new(Arc::clone(&one.blobs), gate.clone());
-        let held_directory: Arc<dyn Directory> =
-            Interposed::new(Arc::clone(&directory), gate.clone());
-        let held_sweep = sweep(
-            Arc::clone(&held_store),
-            Arc::clone(&held_blobs),
-            Arc::clone(&held_directory),
-        );
-        let free_sweep = sweep(
-            Arc::clone(&other.store),
-            Arc::clone(&other.blobs),
-            Arc::clone(&directory),
-        );
-        let held = relay(held_store, held_blobs, held_directory, 0);
-        let free = relay(
-            Arc::clone(&other.store),
-            Arc::clone(&other.blobs),
-            directory,
-            1,
-        );
+        let (first, second) = (side(FIRST, 0, stop), side(SECOND, 1, Stop::Never));
+        // By way of the replica of the first, which remembers what it did there.
+        let ports = &fresh.replica(0).ports;
+        let hand = Relay::builder(
+            Arc::<dyn SweepStore>::clone(&ports.store),
+            Arc::clone(&ports.blobs),
+            Arc::new(directory.clone()),
+        )
+        .clock(Arc::new(clock.clone()))
+        .random(Arc::new(TestRandom::new(3 * number + 2)))
+        .signatures(Signatures::Required)
+        .build();
         Self {
-            gate,
-            held,
-            free,
-            held_sweep,
-            free_sweep,
-            store: Arc::clone(&other.store),
-            blobs: Arc::clone(&other.blobs),
+            first,
+            second,
+            hand,
+            store: Arc::clone(&ports.store),
+            blobs: Arc::clone(&ports.blobs),
+            directory,
             clock,
             key: StorageKey::group(&group(&acme)),
             laptop: TestDevice::new(&sam, "laptop"),
             phone: TestDevice::new(&sam, "phone"),
             late: TestDevice::new(&sam, "late"),
             tablet: TestDevice::new(&alex, "tablet"),
-            next: TestDevice::new(&alex, "next"),
+            next: TestDevice::new(&sam, "next"),
             tag,
         }
     }
@@ -140,83 +209,202 @@ impl Stage {
     /// One write, then the other, each whole.
     pub(super) async fn in_turn(self, first: Option<Write>, second: Option<Write>) -> Seen {
         self.set().await;
-        let mut told = [String::new(), String::new()];
-        for (told, (relay, write)) in told
-            .iter_mut()
-            .zip([(&self.held, first), (&self.free, second)])
-        {
-            if let Some(write) = write {
-                *told = self.told(write.run(&self, relay).await);
-            }
-        }
-        self.end(told).await
+        let first = match first {
+            Some(write) => self.told(write.run(&self, &self.first).await),
+            None => Told::default(),
+        };
+        let second = match second {
+            Some(write) => self.told(write.run(&self, &self.second).await),
+            None => Told::default(),
+        };
+        self.end(first, second).await
     }
 
     /// The second write, then the first.
     pub(super) async fn backwards(self, first: Write, second: Write) -> Seen {
         self.set().await;
-        let second = self.told(second.run(&self, &self.free).await);
-        let first = self.told(first.run(&self, &self.held).await);
-        self.end([first, second]).await
+        let second = self.told(second.run(&self, &self.second).await);
+        let first = self.told(first.run(&self, &self.first).await);
+        self.end(first, second).await
     }
 
-    /// The first write up to the gate, the second whole, the rest of the first; and whether the
-    /// first ever came to the gate.
-    pub(super) async fn held_up(self, first: Write, second: Write) -> (Seen, bool) {
+    /// The first write up to the stop, the second whole, the rest of the first. Where the second
+    /// waits for a lock of the first, the first goes on when that is seen.
+    pub(super) async fn held_up(self, first: Write, second: Write) -> (Seen, HeldUp) {
         self.set().await;
         let stage = Arc::new(self);
-        let one = tokio::spawn({
-            let stage = Arc::clone(&stage);
-            async move { stage.told(first.run(&stage, &stage.held).await) }
-        });
-        // What goes on in the background when the answer is there comes to the gate too.
-        let ended = async {
-            while !one.is_finished() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        let held_up = tokio::select! {
-            biased;
-            reached = stage.gate.reached.acquire() => {
-                drop(reached.expect("never closed"));
-                true
-            }
-            () = ended => false,
-        };
-        let second = stage.told(second.run(&stage, &stage.free).await);
-        stage.gate.go.add_permits(1);
-        let first = one.await.expect("it does not panic");
-        let stage = Arc::into_inner(stage).expect("nobody else is on the stage");
-        (stage.end([first, second]).await, held_up)
-    }
-
-    /// Three devices with a key and one without, a record, a blob that is there and one whose
-    /// time is over.
-    async fn set(&self) {
-        for device in [&self.laptop, &self.phone, &self.tablet] {
-            Write::register(self, &self.free, device)
-                .await
-                .expect("registers");
+        for side in [&stage.first, &stage.second] {
+            side.statements.belong_to(Some(&side.gate));
         }
-        let holders = [&self.laptop, &self.phone, &self.tablet];
-        Write::rotate(self, &self.free, 1, &holders)
-            .await
-            .expect("rotates");
-        Write::register(self, &self.free, &self.late)
-            .await
-            .expect("registers");
-        Write::push(self, &self.free, "old").await.expect("pushes");
-        Write::put(self, &self.free, THERE, None)
-            .await
-            .expect("stores");
-        Write::put(self, &self.free, EXPIRED, Some(60))
-            .await
-            .expect("stores");
-        self.clock.advance(Duration::from_secs(61));
+        let mut one = tokio::spawn({
+            let stage = Arc::clone(&stage);
+            async move {
+                let side = &stage.first;
+                let told = side.gate.around(first.run(&stage, side)).await;
+                // What goes on when the answer is there comes to the gate too.
+                side.relay.close().await;
+                stage.told(told)
+            }
+        });
+        let mut ended = None;
+        tokio::select! {
+            biased;
+            () = stage.first.gate.reached() => {}
+            told = &mut one => ended = Some(told.expect("it does not panic")),
+        }
+        let mut two = tokio::spawn({
+            let stage = Arc::clone(&stage);
+            async move { stage.told(second.run(&stage, &stage.second).await) }
+        });
+        let mut held_up = HeldUp::Not;
+        let mut second = None;
+        if ended.is_none() {
+            held_up = HeldUp::Whole;
+            tokio::select! {
+                biased;
+                told = &mut two => second = Some(told.expect("it does not panic")),
+                () = stage.is_stuck() => held_up = HeldUp::Awaited,
+            }
+        }
+        stage.first.gate.let_go();
+        let first = match ended {
+            Some(told) => told,
+            None => one.await.expect("it does not panic"),
+        };
+        let second = match second {
+            Some(told) => told,
+            None => two.await.expect("it does not panic"),
+        };
+        for side in [&stage.first, &stage.second] {
+            side.statements.belong_to(None);
+        }
+        let stage = Arc::into_inner(stage).expect("nobody else is on the stage");
+        (stage.end(first, second).await, held_up)
     }
 
-    pub(super) fn key(&self) -> &StorageKey {
+    /// Ends where the second write gets no further though the first is within the store, where it
+    /// may hold locks. Anywhere else it holds none, and the second must come to its end.
+    async fn is_stuck(&self) {
+        let gate = &self.second.gate;
+        let began = Instant::now();
+        let mut moved = (gate.progress(), began);
+        loop {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            let progress = gate.progress();
+            if progress != moved.0 {
+                moved = (progress, Instant::now());
+            } else if self.first.gate.is_within_the_store() && moved.1.elapsed() > STUCK {
+                return;
+            }
+            assert!(
+                began.elapsed() < PATIENCE,
+                "one write waits for another that holds no lock"
+            );
+        }
+    }
+
+    /// Three devices with a key and one without, a record and a tombstone, a blob that is there,
+    /// one whose time is over and one that everybody has.
+    async fn set(&self) {
+        let hand = &self.hand;
+        let holders = [&self.laptop, &self.phone, &self.tablet];
+        for device in holders {
+            self.register(device).await;
+        }
+        let access = self.access(hand, &self.laptop, Bucket::Keys).await;
+        let begun = hand
+            .rotate(&access.expect("a member"), rotation(1, &holders, "a key"))
+            .await;
+        begun.expect("rotates");
+        self.register(&self.late).await;
+        let access = self.access(hand, &self.phone, Bucket::Push).await;
+        let access = access.expect("a member");
+        let request = PushRequest {
+            records: vec![
+                self.phone.record(&self.key, "old", 1, b"the first text"),
+                self.phone.tombstone(&self.key, "gone", 1),
+            ],
+            if_head: None,
+            atomic: false,
+        };
+        let key = IdempotencyKey {
+            key: "once".to_owned(),
+            body_sha256: [1; 32],
+        };
+        hand.push(&access, request, Some(key))
+            .await
+            .expect("pushes");
+        self.put(upload(THERE, CONTENT, BlobPolicy::Keep, None))
+            .await;
+        self.put(upload(EXPIRED, CONTENT, BlobPolicy::Expire, Some(60)))
+            .await;
+        self.clock.advance(Duration::from_secs(61));
+        self.put(upload(DELIVERED, CONTENT, BlobPolicy::Deliver, None))
+            .await;
+        let delivered = self.live(DELIVERED).await.expect("there");
+        for device in [&self.laptop, &self.late, &self.tablet] {
+            self.store
+                .note_fetched(&self.key, &delivered.object, &device.to_ref())
+                .await
+                .expect("noted");
+        }
+    }
+
+    async fn register(&self, device: &TestDevice) {
+        let caller = self
+            .caller(&self.hand, device, Bucket::Keys, Admission::Anyone)
+            .await
+            .expect("a member");
+        let registered = self.hand.register(&caller, device.register_request());
+        registered.await.expect("registers");
+    }
+
+    async fn put(&self, upload: argala_core::Upload) {
+        let access = self.access(&self.hand, &self.phone, Bucket::Blobs).await;
+        let access = access.expect("a member");
+        self.hand.put_blob(&access, upload).await.expect("stores");
+    }
+
+    /// A live blob that has not expired when the stage is set.
+    pub(super) async fn live(&self, id: &str) -> Option<argala_core::ports::store::Blob> {
+        let blob = self.store.blob(&self.key, &blob_id(id), crate::EPOCH).await;
+        blob.expect("answered")
+    }
+
+    pub(super) const fn key(&self) -> &StorageKey {
         &self.key
+    }
+
+    pub(super) fn group(&self) -> GroupId {
+        group(&format!("acme{}", self.tag))
+    }
+
+    /// What all members of the graph are poked with but the device that changed it.
+    pub(super) fn poke_all(&self, by: &TestDevice) -> Poke {
+        Poke {
+            storage_key: self.key.clone(),
+            members: ["alex", "sam"]
+                .map(|name| member(&format!("{name}{}", self.tag)))
+                .to_vec(),
+            except: Some(by.to_ref()),
+        }
+    }
+
+    /// What a member's own devices are poked with.
+    pub(super) fn poke_own(&self, by: &TestDevice) -> Poke {
+        let by = by.to_ref();
+        Poke {
+            storage_key: StorageKey::own(&by.member_id),
+            members: vec![by.member_id.clone()],
+            except: Some(by),
+        }
+    }
+
+    pub(super) fn forgets(&self, reason: ForgetReason) -> Event {
+        Event::BlobForget {
+            storage_key: self.key.clone(),
+            reason,
+        }
     }
 
     pub(super) async fn caller(
@@ -248,99 +436,57 @@ impl Stage {
             .await
     }
 
-    /// An answer in words that are the same on each stage.
-    fn told(&self, outcome: Outcome<String>) -> String {
-        let told = match outcome {
+    /// An answer, with what must have been told of it.
+    fn told(&self, outcome: Outcome<Told>) -> Told {
+        match outcome {
             Ok(told) => told,
-            Err(Fault::Rejected(rejection)) => format!("{rejection:?}"),
-            Err(Fault::Store(error)) if error.kind == argala_core::StoreErrorKind::Unavailable => {
-                UNAVAILABLE.to_owned()
-            }
+            Err(Fault::Rejected(rejection)) => Told::refused(&rejection),
+            Err(Fault::Store(error)) if error.kind == StoreErrorKind::Unavailable => Told {
+                words: UNAVAILABLE.to_owned(),
+                ..Told::default()
+            },
             Err(Fault::Store(error)) => panic!("the store failed: {error}: {:?}", error.source),
-        };
-        told.replace(&self.tag, "")
-    }
-
-    async fn end(self, [first, second]: [String; 2]) -> Seen {
-        for relay in [&self.held, &self.free] {
-            relay.close().await;
-        }
-        let state = self.state().await.replace(&self.tag, "");
-        Seen {
-            first,
-            second,
-            state,
         }
     }
 
-    /// All that is stored of this stage, but for times and random keys.
-    async fn state(&self) -> String {
-        let (store, key) = (&self.store, &self.key);
-        let mut state = String::new();
-        let mut say = |line: String| writeln!(state, "{line}").expect("a string takes all");
-        let recount = store.recount(key).await.expect("answered").expect("there");
-        assert_eq!(recount.stored, recount.counted, "the counters are the sums");
-        let graph = store.graph(key).await.expect("answered").expect("there");
-        say(format!(
-            "epoch {}, head {}, {:?}, owed {} {}",
-            graph.epoch, graph.head, graph.counters, graph.revocation_owed, graph.directory_owed
-        ));
-        for of in [&self.laptop, &self.tablet] {
-            let member = member(of.to_ref().member_id.as_str());
-            let devices = store.devices_of_member(&member, None, 100).await;
-            for device in devices.expect("answered") {
-                let revoked = device.revoked_at.is_some();
-                say(format!("device {}, revoked {revoked}", device.device_id));
-            }
-        }
-        for device in [
-            &self.laptop,
-            &self.phone,
-            &self.late,
-            &self.tablet,
-            &self.next,
-        ] {
-            let query = WrapsQuery {
-                key: key.clone(),
-                device: device.to_ref(),
-                after: 0,
-                limit: 100,
-            };
-            let page = store.wraps(&query).await.expect("answered");
-            let epochs: Vec<_> = page.wraps.iter().map(|wrap| wrap.epoch).collect();
-            say(format!("{:?} holds {epochs:?}", device.to_ref()));
-        }
-        let pull = Pull {
-            key: key.clone(),
-            device: self.tablet.to_ref(),
-            cursor: None,
-            limit: 100,
-            epoch: None,
-            variant: "json",
-            known: Vec::new(),
-            pages: Pages::default(),
+    /// In words that are the same on each stage.
+    pub(super) fn plain(&self, words: &str) -> String {
+        words.replace(&self.tag, "")
+    }
+
+    async fn end(self, first: Told, second: Told) -> Seen {
+        let close = |relay: &Arc<Relay>| {
+            let relay = Arc::clone(relay);
+            async move { relay.close().await }
         };
-        match store.pull(pull).await.expect("answered") {
-            Pulled::Page(page) => page.page.records.iter().for_each(|record| {
-                say(format!(
-                    "record {} at {} by {:?} in epoch {}",
-                    record.id, record.seq, record.by, record.epoch
-                ));
-            }),
-            Pulled::Unchanged { .. } => panic!("nothing was known"),
-        }
-        for id in [THERE, NEW, EXPIRED] {
-            let blob = store.blob(key, &blob_id(id), crate::EPOCH).await;
-            let Some(blob) = blob.expect("answered") else {
-                say(format!("no blob {id}"));
-                continue;
-            };
-            let bytes = self.blobs.get(&blob.object, None).await.expect("answered");
-            let bytes = bytes.expect("a live row has its object");
-            let bytes: Vec<_> = bytes.try_collect().await.expect("no fault within");
-            assert_eq!(bytes.concat().len() as u64, blob.size);
-            say(format!("blob {id} of {} bytes by {:?}", blob.size, blob.by));
-        }
-        state
+        tokio::join!(
+            close(&self.first.relay),
+            close(&self.second.relay),
+            close(&self.hand)
+        );
+        let seen = Seen::on(&self, first, second).await;
+        self.clear().await;
+        seen
+    }
+
+    /// Leaves nothing to the sweeps of other stages.
+    async fn clear(&self) {
+        self.clock.advance(Duration::from_secs(600));
+        let now = self.clock.now();
+        let begun = self
+            .store
+            .begin_erasure(&self.key, ForgetReason::Abandoned, now);
+        begun.await.expect("answered");
+        let sweep = Sweep::new(
+            Arc::clone(&self.store),
+            Arc::clone(&self.blobs),
+            Arc::new(self.directory.clone()),
+            SweepOptions {
+                grace: Duration::ZERO,
+                ..SweepOptions::default()
+            },
+        );
+        let swept = sweep.clock(Arc::new(self.clock.clone())).pass().await;
+        swept.expect("answered");
     }
 }

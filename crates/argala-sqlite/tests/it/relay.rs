@@ -1,6 +1,6 @@
 //! A relay over this store: what no single port shows.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use argala_core::ports::BlobStore;
 use argala_sqlite::{Options, Sqlite};
@@ -29,7 +29,13 @@ argala_testkit::relay_conformance!(two_relays);
 
 /// The same, where a test can hold up the first's statements.
 async fn two_replicas() -> Fresh<Replica> {
-    let folder = tempfile::tempdir().unwrap();
+    // Thousands of small commits: in memory where there is a folder for that.
+    let memory = Path::new("/dev/shm");
+    let folder = if memory.is_dir() {
+        tempfile::tempdir_in(memory).unwrap()
+    } else {
+        tempfile::tempdir().unwrap()
+    };
     let path = folder.path().join("relay.db");
     let open = || {
         let statements = Statements::default();

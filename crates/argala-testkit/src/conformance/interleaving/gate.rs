@@ -5,13 +5,13 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
 };
 
 use argala_core::{
-    StoreResult,
+    StoreError, StoreResult,
     ports::{Event, EventSink, Poke, PokeSink, RateLimiter, RateLimiters, Verdict},
 };
 use argala_wire::MemberId;
@@ -20,12 +20,39 @@ use tokio::sync::Semaphore;
 
 use crate::Interpose;
 
+/// What others may see the traces of. Between the answer to anything else and the next call nothing
+/// happens that another could meet: the stop before that call is the one after this.
+const CHANGES: [&str; 21] = [
+    "register",
+    "revoke",
+    "rotate",
+    "grant",
+    "push",
+    "reserve_blob",
+    "commit_blob",
+    "abandon_blob",
+    "forget_blob",
+    "drop_blob",
+    "put",
+    "delete",
+    "doom_blobs",
+    "deliveries",
+    "doom_delivered",
+    "note_groups",
+    "begin_erasure",
+    "erase_some",
+    "drop_tombstones",
+    "drop_idempotency",
+    "poke",
+];
+
 /// The place where a write is held up: the so-manieth of its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
     /// Nowhere.
     Never,
-    /// On the way to a port or back, or before a piece of a body comes.
+    /// On the way to a port, on the way back where something was changed, or before a piece of a body
+    /// comes.
     Call(usize),
     /// Where the caller's own future waits for something that is no port: a thread that verifies
     /// signatures, a pause between a sweep's batches, the task that does the work.
@@ -59,6 +86,8 @@ pub(super) struct Gate {
     is_let_go: Mutex<bool>,
     letting_go: Condvar,
     story: Mutex<Vec<Step>>,
+    /// Whether objects cannot be removed.
+    keeps_objects: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -78,7 +107,13 @@ impl Gate {
             is_let_go: Mutex::new(false),
             letting_go: Condvar::new(),
             story: Mutex::new(Vec::new()),
+            keeps_objects: AtomicBool::new(false),
         })
+    }
+
+    /// Lets no object be removed any more.
+    pub(super) fn keep_objects(&self) {
+        self.keeps_objects.store(true, Ordering::SeqCst);
     }
 
     /// Waits until somebody is held up here.
@@ -119,6 +154,12 @@ impl Gate {
         self.reached.add_permits(1);
         let go = self.go.acquire().await;
         drop(go.expect("never closed"));
+    }
+
+    /// Whether so many pokes have been carried away.
+    pub(super) fn has_poked(&self, count: usize) -> bool {
+        let is_poke = |step: &&Step| matches!(step, Step::Answered("poke"));
+        lock(&self.story).iter().filter(is_poke).count() >= count
     }
 
     /// Passes on the way to a port or back.
@@ -179,15 +220,21 @@ impl Gate {
 
 #[async_trait]
 impl Interpose for Gate {
-    async fn before(&self, _: &'static str) -> StoreResult<()> {
+    async fn before(&self, operation: &'static str) -> StoreResult<()> {
         self.within.fetch_add(1, Ordering::SeqCst);
         self.pass().await;
+        if operation == "delete" && self.keeps_objects.load(Ordering::SeqCst) {
+            self.within.fetch_sub(1, Ordering::SeqCst);
+            return Err(StoreError::unavailable(operation, "told to fail"));
+        }
         Ok(())
     }
 
     async fn after(&self, operation: &'static str) -> StoreResult<()> {
         self.note(Step::Answered(operation));
-        self.pass().await;
+        if CHANGES.contains(&operation) {
+            self.pass().await;
+        }
         self.within.fetch_sub(1, Ordering::SeqCst);
         Ok(())
     }

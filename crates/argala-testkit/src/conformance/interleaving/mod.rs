@@ -18,7 +18,8 @@ pub use gate::Statements;
 
 use super::{Fresh, relay::RelayPorts};
 use gate::Stop;
-use stage::{HeldUp, Stage};
+use seen::Seen;
+use stage::{HeldUp, Rest, Stage};
 use writes::Write;
 
 /// One of two replicas of a relay.
@@ -84,12 +85,39 @@ struct Count {
 struct Pairs {
     fresh: Fresh<Replica>,
     stages: u64,
+    /// What is left of stages that are over.
+    rests: Vec<Rest>,
 }
 
 impl Pairs {
+    fn of(fresh: Fresh<Replica>) -> Self {
+        Self {
+            fresh,
+            stages: 0,
+            rests: Vec::new(),
+        }
+    }
+
     fn stage(&mut self, stop: Stop) -> Stage {
         self.stages += 1;
         Stage::new(&self.fresh, self.stages, stop)
+    }
+
+    /// Notes that a stage is over but for its rest. Statements of the rest would be taken for the
+    /// next stage's where they are counted: then there is none left.
+    async fn over(&mut self, (seen, rest): (Seen, Rest), kind: Option<fn(usize) -> Stop>) -> Seen {
+        self.rests.push(rest);
+        if kind.is_none_or(|kind| kind(0) == Stop::Statement(0)) {
+            self.rest().await;
+        }
+        seen
+    }
+
+    /// Waits for the rests of all stages.
+    async fn rest(&mut self) {
+        for rest in self.rests.drain(..) {
+            rest.await.expect("nothing is told amiss");
+        }
     }
 
     /// `first`, held up at each stop of a kind in turn, beside `second`.
@@ -100,10 +128,15 @@ impl Pairs {
         kinds: &[fn(usize) -> Stop],
     ) -> Vec<Count> {
         let (one, two) = (Some(first), Some(second));
-        let orders = [
-            self.stage(Stop::Never).in_turn(one, two).await,
-            self.stage(Stop::Never).backwards(first, second).await,
-        ];
+        let mut alone = Vec::with_capacity(4);
+        for order in [(one, two), (one, None), (None, two)] {
+            let played = self.stage(Stop::Never).in_turn(order.0, order.1).await;
+            alone.push(self.over(played, None).await);
+        }
+        let played = self.stage(Stop::Never).backwards(first, second).await;
+        let backwards = self.over(played, None).await;
+        let [forwards, first_alone, second_alone] = alone.try_into().expect("three of them");
+        let orders = [forwards, backwards];
         if first.is_rival_of(second) {
             let won = [&orders[0].won, &orders[1].won];
             assert_eq!(
@@ -112,14 +145,13 @@ impl Pairs {
                 "of {first:?} and {second:?} whoever comes first has it: {orders:#?}"
             );
         }
-        let first_alone = self.stage(Stop::Never).in_turn(one, None).await;
-        let second_alone = self.stage(Stop::Never).in_turn(None, two).await;
         let mut counts = Vec::new();
-        for kind in kinds {
+        for &kind in kinds {
             let mut count = Count::default();
             for at in 0.. {
                 let stop = kind(at);
-                let (seen, held_up) = self.stage(stop).held_up(first, second).await;
+                let (played, held_up) = self.stage(stop).held_up(first, second).await;
+                let seen = self.over(played, Some(kind)).await;
                 // An upload may be told to try again where what it met is gone by its end: then it
                 // has changed nothing.
                 let lets_go = first.may_be_let_go(second) && seen.lets_first_go(&second_alone)
@@ -140,6 +172,7 @@ impl Pairs {
             }
             counts.push(count);
         }
+        self.rest().await;
         counts
     }
 }
@@ -147,7 +180,7 @@ impl Pairs {
 /// `first`, held up where it calls a port and where it waits for something else, beside each other
 /// write.
 async fn at_calls(fresh: Fresh<Replica>, first: &[Write]) {
-    let mut pairs = Pairs { fresh, stages: 0 };
+    let mut pairs = Pairs::of(fresh);
     for &first in first {
         let mut waits = 0;
         for second in first.others() {
@@ -162,10 +195,10 @@ async fn at_calls(fresh: Fresh<Replica>, first: &[Write]) {
 
 /// `first`, held up within the store, beside each other write.
 async fn at_statements(fresh: Fresh<Replica>, first: &[Write]) {
-    let mut pairs = Pairs { fresh, stages: 0 };
+    let mut pairs = Pairs::of(fresh);
     for &first in first {
         let mut awaited = 0;
-        for second in first.others() {
+        for second in first.others_within_the_store() {
             let counts = pairs.meet(first, second, &[Stop::Statement]).await;
             assert!(counts[0].held_up > 0, "{first:?} has statements");
             awaited += counts[0].awaited;

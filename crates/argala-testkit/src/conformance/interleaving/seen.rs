@@ -29,17 +29,9 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Looks at a stage on which everything has ended.
-    ///
-    /// # Panics
-    /// Where something was told that the answers do not call for, or was not that they do.
-    pub(super) async fn on(stage: &Stage, first: Told, second: Told) -> Self {
-        let sides = [(&stage.first, &first), (&stage.second, &second)];
-        for (side, told) in sides {
-            comes_after_its_cause(&side.gate);
-            events_are_of(side, told);
-        }
-        pokes_are_of(sides);
+    /// Looks at a stage on which both have ended.
+    pub(super) async fn on(stage: &Stage, sides: [(&Side, &Told); 2]) -> Self {
+        let [(_, first), (_, second)] = sides;
         let forgotten = forgets_are_of(sides);
         let state = state(stage).await;
         Self {
@@ -61,6 +53,20 @@ impl Seen {
     pub(super) fn lets_second_go(&self, alone: &Self) -> bool {
         self.second == UNAVAILABLE && (&self.first, &self.state) == (&alone.first, &alone.state)
     }
+}
+
+/// Holds what was told when everything is over: what the answers call for, once, and not before it
+/// was so.
+///
+/// # Panics
+/// Where it is anything else.
+pub(super) fn nothing_is_told_amiss(sides: [(&Side, &Told); 2]) {
+    for (side, told) in sides {
+        comes_after_its_cause(&side.gate);
+        events_are_of(side, told);
+    }
+    forgets_are_of(sides);
+    pokes_are_of(sides);
 }
 
 /// What may have been answered before an event is told: what it tells must have been committed.

@@ -17,12 +17,12 @@ use argala_wire::{
     limits::{Bucket, RateLimits, Signatures},
     records::PushRequest,
 };
-use tokio::time::Instant;
+use tokio::{task::JoinHandle, time::Instant};
 
 use super::{
     Replica,
     gate::{Gate, Statements, Step, Stop},
-    seen::Seen,
+    seen::{Seen, nothing_is_told_amiss},
     writes::{CONTENT, Told, Write, rotation, upload},
 };
 use crate::{
@@ -101,6 +101,22 @@ impl Side {
         }
     }
 
+    /// Waits for what goes on when the answer is there: it comes to the gate too.
+    async fn settle(&self, told: &Told) {
+        if told.revoked.is_some() {
+            // The answer does not say whether there is anything to tell.
+            self.relay.close().await;
+            return;
+        }
+        let poked = async {
+            while !self.gate.has_poked(told.pokes.len()) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        // Where they do not come, this is told when all is over.
+        drop(tokio::time::timeout(PATIENCE, poked).await);
+    }
+
     /// The epoch of which its event of a grant tells.
     pub(super) fn told_epoch(&self) -> Option<u64> {
         self.gate.story().into_iter().find_map(|step| match step {
@@ -153,6 +169,10 @@ pub(super) struct Stage {
     /// Not registered.
     pub(super) next: TestDevice,
 }
+
+/// The relays of a stage that is over come to their ends, which takes as long as equal pokes are
+/// one; then all that they were to tell has been told.
+pub(super) type Rest = JoinHandle<()>;
 
 /// How the first write was held up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,7 +227,7 @@ impl Stage {
     }
 
     /// One write, then the other, each whole.
-    pub(super) async fn in_turn(self, first: Option<Write>, second: Option<Write>) -> Seen {
+    pub(super) async fn in_turn(self, first: Option<Write>, second: Option<Write>) -> (Seen, Rest) {
         self.set().await;
         let first = match first {
             Some(write) => self.told(write.run(&self, &self.first).await),
@@ -221,7 +241,7 @@ impl Stage {
     }
 
     /// The second write, then the first.
-    pub(super) async fn backwards(self, first: Write, second: Write) -> Seen {
+    pub(super) async fn backwards(self, first: Write, second: Write) -> (Seen, Rest) {
         self.set().await;
         let second = self.told(second.run(&self, &self.second).await);
         let first = self.told(first.run(&self, &self.first).await);
@@ -230,7 +250,7 @@ impl Stage {
 
     /// The first write up to the stop, the second whole, the rest of the first. Where the second
     /// waits for a lock of the first, the first goes on when that is seen.
-    pub(super) async fn held_up(self, first: Write, second: Write) -> (Seen, HeldUp) {
+    pub(super) async fn held_up(self, first: Write, second: Write) -> ((Seen, Rest), HeldUp) {
         self.set().await;
         let stage = Arc::new(self);
         for side in [&stage.first, &stage.second] {
@@ -241,9 +261,9 @@ impl Stage {
             async move {
                 let side = &stage.first;
                 let told = side.gate.around(first.run(&stage, side)).await;
-                // What goes on when the answer is there comes to the gate too.
-                side.relay.close().await;
-                stage.told(told)
+                let told = stage.told(told);
+                side.settle(&told).await;
+                told
             }
         });
         let mut ended = None;
@@ -454,19 +474,22 @@ impl Stage {
         words.replace(&self.tag, "")
     }
 
-    async fn end(self, first: Told, second: Told) -> Seen {
-        let close = |relay: &Arc<Relay>| {
-            let relay = Arc::clone(relay);
-            async move { relay.close().await }
-        };
-        tokio::join!(
-            close(&self.first.relay),
-            close(&self.second.relay),
-            close(&self.hand)
-        );
-        let seen = Seen::on(&self, first, second).await;
+    async fn end(self, first: Told, second: Told) -> (Seen, Rest) {
+        let told = [(&self.first, &first), (&self.second, &second)];
+        for (side, told) in told {
+            side.settle(told).await;
+        }
+        let seen = Seen::on(&self, told).await;
         self.clear().await;
-        seen
+        let rest = tokio::spawn(async move {
+            tokio::join!(
+                self.first.relay.close(),
+                self.second.relay.close(),
+                self.hand.close()
+            );
+            nothing_is_told_amiss([(&self.first, &first), (&self.second, &second)]);
+        });
+        (seen, rest)
     }
 
     /// Leaves nothing to the sweeps of other stages.

@@ -62,7 +62,8 @@ pub(super) enum Write {
     DeleteThere,
     /// The phone's, of the id that `PutNew` has.
     DeleteNew,
-    /// The phone's, of the blob that everybody has.
+    /// The phone's, of the blob that everybody has. Its object cannot be removed, so that its row
+    /// is left for a sweep.
     DeleteDelivered,
     /// A pass that waits for no upload, a row at a time.
     Sweep,
@@ -145,6 +146,20 @@ impl Write {
         others
     }
 
+    /// Those that have something to do with what it locks in a database, or with what it waits for.
+    pub(super) fn others_within_the_store(self) -> Vec<Self> {
+        let mut others = self.others();
+        if self.is_sweep() {
+            others.retain(|other| {
+                !matches!(
+                    other,
+                    Self::Rotate | Self::Revoke | Self::Grant | Self::DeleteNew
+                )
+            });
+        }
+        others
+    }
+
     /// Whether the two are after the same thing, which one alone can have.
     pub(super) fn is_rival_of(self, other: Self) -> bool {
         match (self, other) {
@@ -184,7 +199,14 @@ impl Write {
             Self::PutAgain => Self::put(stage, side, THERE, CONTENT).await,
             Self::DeleteThere => Self::delete(stage, side, THERE).await,
             Self::DeleteNew => Self::delete(stage, side, NEW).await,
-            Self::DeleteDelivered => Self::delete(stage, side, DELIVERED).await,
+            Self::DeleteDelivered => {
+                side.gate.keep_objects();
+                let told = Self::delete(stage, side, DELIVERED).await?;
+                Ok(Told {
+                    events: Vec::new(),
+                    ..told
+                })
+            }
             Self::Sweep => Self::sweep(stage, side).await,
             Self::SweepOld => Self::sweep_old(stage, side).await,
             Self::SweepAbandoned => Self::sweep_abandoned(stage, side).await,

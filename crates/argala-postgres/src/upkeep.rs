@@ -395,9 +395,11 @@ const STILL_NAMED: Sql = Sql {
     types: &[Type::TEXT],
 };
 
+/// A graph that is being erased names nobody any more, though rows of it may be left.
 const ERASE_DEVICES: Sql = Sql {
     text: "DELETE FROM devices d WHERE d.member = $1 AND NOT EXISTS (
-               SELECT 1 FROM holders h WHERE h.member = d.member AND h.device = d.device
+               SELECT 1 FROM holders h JOIN graphs g ON g.id = h.graph
+               WHERE h.member = d.member AND h.device = d.device
            )
            RETURNING 1",
     types: &[Type::TEXT],

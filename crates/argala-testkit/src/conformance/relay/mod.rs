@@ -104,6 +104,7 @@ macro_rules! relay_conformance {
             $crate::stamp_cases! { fresh, relay::upkeep:
                 an_erased_graph_is_gone_at_once_and_for_good,
                 an_erasure_that_is_cut_off_is_found_again,
+                a_graph_that_is_going_names_nobody,
                 a_member_is_erased_from_what_others_share,
                 a_restored_store_owes_rotations_and_tells_old_cursors,
                 counters_that_are_right_are_left_alone,

@@ -158,6 +158,23 @@ pub async fn an_erasure_that_is_cut_off_is_found_again(fresh: Fresh<RelayPorts>)
     assert!(erasures(&rig).await.is_empty());
 }
 
+/// What is left of its keys keeps no device of a member who is erased meanwhile.
+pub async fn a_graph_that_is_going_names_nobody(fresh: Fresh<RelayPorts>) {
+    let rig = Rig::new(fresh.replica(0));
+    filled(&rig).await;
+    assert!(begin(&rig).await);
+    let (devices, named) = rig
+        .store
+        .erase_member(&member("sam"))
+        .await
+        .expect("answered");
+    assert_eq!((devices, named), (2, Vec::new()));
+    let [erasure] = &erasures(&rig).await[..] else {
+        panic!("one erasure");
+    };
+    finish(&rig, erasure, 2).await;
+}
+
 /// Theirs goes, the others' stays; everybody starts over; the current epoch owes a rotation.
 pub async fn a_member_is_erased_from_what_others_share(fresh: Fresh<RelayPorts>) {
     let rig = Rig::new(fresh.replica(0));

@@ -320,16 +320,20 @@ pub(crate) async fn revoked_among(
     Ok(revoked)
 }
 
+/// In one order, in which replicas that note the same devices lock them.
 const SEEN: Sql = Sql {
     text: "INSERT INTO last_seen AS s (member, device, at)
-           SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[])
+           SELECT v.* FROM unnest($1::text[], $2::text[], $3::bigint[]) AS v (member, device, at)
+           JOIN devices d ON d.member = v.member AND d.device = v.device
+           ORDER BY v.member, v.device
            ON CONFLICT (member, device) DO UPDATE SET at = excluded.at WHERE s.at < excluded.at",
     types: &[Type::TEXT_ARRAY, Type::TEXT_ARRAY, Type::INT8_ARRAY],
 };
 
-/// Notes when devices were last seen, later times only.
+/// Notes when devices were last seen, later times only. Those that are not there, or no more, are
+/// passed over.
 pub(crate) async fn record_seen(tx: &Tx, seen: &[(DeviceRef, Timestamp)]) -> Work<()> {
-    // Each once, and sorted: replicas that note the same devices lock them in one order.
+    // Each once: one statement cannot change a row twice.
     let mut latest = BTreeMap::new();
     for (device, at) in seen {
         let latest = latest.entry(device).or_insert(*at);

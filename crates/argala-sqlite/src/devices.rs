@@ -205,7 +205,10 @@ pub(crate) fn record_seen(tx: &Connection, seen: &[(DeviceRef, Timestamp)]) -> W
     rows::execute(
         tx,
         "INSERT INTO last_seen (member, device, at)
-         SELECT column1, column2, column3 FROM {rows} WHERE column1 IS NOT NULL
+         SELECT column1, column2, column3 FROM {rows} v
+         WHERE column1 IS NOT NULL AND EXISTS (
+             SELECT 1 FROM devices d WHERE d.member = v.column1 AND d.device = v.column2
+         )
          ON CONFLICT (member, device) DO UPDATE SET at = max(at, excluded.at)",
         &[],
         seen,

@@ -94,6 +94,9 @@ impl State {
 
     pub(super) fn record_seen(&mut self, seen: &[(DeviceRef, Timestamp)]) {
         for (device, at) in seen {
+            if !self.devices.contains_key(device) {
+                continue;
+            }
             let kept = self.seen.entry(device.clone()).or_insert(*at);
             *kept = (*kept).max(*at);
         }

@@ -71,7 +71,8 @@ pub trait Store: Send + Sync + 'static {
     /// Those of `devices` that are revoked. One statement for all.
     async fn revoked_among(&self, devices: &[DeviceRef]) -> StoreResult<Vec<DeviceRef>>;
 
-    /// Notes when devices were last seen, later times only. May be lost in a crash.
+    /// Notes when devices were last seen, later times only, of those that are there: a sighting may
+    /// come after its device was erased. May be lost in a crash.
     async fn record_seen(&self, seen: &[(DeviceRef, Timestamp)]) -> StoreResult<()>;
 
     // Graphs and their keys.

@@ -218,6 +218,17 @@ pub async fn last_seen_is_told_in_the_list_alone_and_only_rises(fresh: Fresh<dyn
         .map(|number| (device_ref("sam", &format!("d{number}")), at(number)))
         .collect();
     assert_eq!(seen(&many).await, [Some(at(6)), Some(at(10))]);
+    // What came for a device that is not there, or no more, is not kept for the next of its name.
+    let [later] = scene.devices([("sam", "d7")]).await;
+    let listed = scene
+        .store()
+        .devices_of_member(&member("sam"), None, 9)
+        .await;
+    let listed = listed.expect("answered");
+    let found = listed
+        .iter()
+        .find(|it| it.device_id == later.to_ref().device_id);
+    assert_eq!(found.expect("listed").last_seen_at, None);
 }
 
 /// No folding, no normalising, no patterns; a device id is unique within its member only.

@@ -1,6 +1,6 @@
 //! What a sweep may forget. Each of these errs on the side of keeping.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use argala_wire::{Timestamp, devices::DeviceRef};
 
@@ -28,6 +28,8 @@ const HALF_DAY: i64 = 12 * 60 * 60 * 1_000;
 /// otherwise complete it.
 #[must_use]
 pub fn is_delivered(roster: &[DeviceRef], by: &DeviceRef, fetched: &[DeviceRef]) -> bool {
+    // A set, since a roster may have ten thousand devices.
+    let fetched: HashSet<_> = fetched.iter().collect();
     let mut others = roster.iter().filter(|device| *device != by).peekable();
     others.peek().is_some() && others.all(|device| fetched.contains(device))
 }

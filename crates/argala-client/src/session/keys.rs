@@ -1,5 +1,7 @@
 //! Graph keys: fetching one's own, beginning epochs, giving keys to devices that lack them.
 
+use std::collections::HashSet;
+
 use argala_wire::{
     Code, GraphId, StorageKey,
     devices::DeviceRef,
@@ -267,9 +269,10 @@ impl Session {
         self.file.save()?;
         let view = self.graphs.entry(key.clone()).or_default();
         view.epoch = Some(answer.epoch);
+        let owed: HashSet<_> = info.grants_owed.iter().collect();
         let newcomers: Vec<_> = roster
             .into_iter()
-            .filter(|(device, _)| info.grants_owed.contains(device))
+            .filter(|(device, _)| owed.contains(device))
             .collect();
         let granted = self.give(graph, &newcomers, info.epoch).await?.granted;
         Ok(Rotated {
@@ -301,7 +304,7 @@ impl Session {
         }
         self.hear_revoked(&info.rotation_reasons)?;
         let mut roster = self.trusted_roster(graph).await?;
-        let wanted = only.unwrap_or(&info.grants_owed);
+        let wanted: HashSet<_> = only.unwrap_or(&info.grants_owed).iter().collect();
         roster.listed.retain(|(device, _)| wanted.contains(device));
         roster.unlisted.retain(|device| wanted.contains(device));
         let (targets, unlisted) = (roster.listed, roster.unlisted);

@@ -85,7 +85,8 @@ impl Model {
         };
         let row = self.devices.get(device);
         let is_registered = row.is_some();
-        if row.is_some_and(|row| row.revoked_at.is_some()) {
+        let is_revoked = row.is_some_and(|row| row.revoked_at.is_some());
+        if self.known_revoked.contains(device) {
             return Err(vec![refused("device_revoked")]);
         }
         if let Some(refused) = self.spend(&device.member, call.route.bucket()) {
@@ -93,10 +94,15 @@ impl Model {
         }
         if call.slip == Slip::Failing {
             let down = Answer::problem(503, "unavailable", json!({})).header("retry-after", "");
-            if is_registered {
+            if is_registered && !is_revoked {
                 self.see(device, false);
             }
             return Err(vec![down]);
+        }
+        if is_revoked {
+            // Revocation is final, so it may be remembered from here on.
+            self.known_revoked.insert(device.clone());
+            return Err(vec![refused("device_revoked")]);
         }
         let serves_anybody = matches!(call.route, Route::Register | Route::Limits);
         let is_active = self.is_active_member(&device.member);
@@ -129,7 +135,7 @@ impl Model {
     /// burst's size, which fills at the rate.
     fn spend(&mut self, member: &str, bucket: &'static str) -> Option<Answer> {
         const ONE: u64 = 60_000;
-        let (rate, burst) = self.settings.rate;
+        let (rate, burst) = self.settings.rates.of(bucket);
         let (rate, full) = (u64::from(rate), u64::from(burst) * ONE);
         let now = self.now;
         let allowance = self
@@ -159,8 +165,10 @@ impl Model {
     }
 
     fn limits(&self) -> Vec<Answer> {
-        let (rate, burst) = self.settings.rate;
-        let rate = json!({"perMinute": rate, "burst": burst});
+        let rate = |bucket| {
+            let (rate, burst) = self.settings.rates.of(bucket);
+            json!({"perMinute": rate, "burst": burst})
+        };
         let signatures = if self.settings.signatures_required {
             "required"
         } else {
@@ -168,7 +176,12 @@ impl Model {
         };
         vec![Answer::ok(json!({
             "quotas": self.settings.quotas(),
-            "rateLimits": {"push": rate, "pull": rate, "blobs": rate, "keys": rate},
+            "rateLimits": {
+                "push": rate("push"),
+                "pull": rate("pull"),
+                "blobs": rate("blobs"),
+                "keys": rate("keys"),
+            },
             "pages": {
                 "maxLimit": 1_000,
                 "defaultPullLimit": 500,

@@ -15,8 +15,6 @@ pub(super) struct Answer {
     pub(super) headers: Vec<(&'static str, String)>,
     /// Events, in any order.
     pub(super) events: Vec<Value>,
-    /// Events that may be told as well.
-    pub(super) maybe: Vec<Value>,
     pub(super) pokes: Vec<Poked>,
     /// What the caller has in hand once this was the answer.
     pub(super) learn: Option<Learn>,
@@ -67,7 +65,6 @@ impl Answer {
             body,
             headers: Vec::new(),
             events: Vec::new(),
-            maybe: Vec::new(),
             pokes: Vec::new(),
             learn: None,
         }

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use super::{
     answer::{Answer, Body},
     call::Call,
+    erase::forgotten,
     state::{Blob, Model, rfc3339},
 };
 
@@ -46,6 +47,16 @@ fn policy(call: &Call) -> &str {
 fn announced(call: &Call) -> u64 {
     let length = call.header("content-length").expect("checked before");
     length.parse().expect("a number")
+}
+
+/// What a sweep must come to.
+#[derive(Debug, Default)]
+pub(super) struct Swept {
+    pub(super) events: Vec<Value>,
+    /// Events that may be told as well.
+    pub(super) maybe: Vec<Value>,
+    pub(super) abandoned: u64,
+    pub(super) tombstones: u64,
 }
 
 impl Model {
@@ -254,32 +265,31 @@ impl Model {
 
     /// One pass: what has expired is forgotten. What has been replaced since may be told of in
     /// any pass, and is in one that comes more than an hour later.
-    pub(super) fn sweep(&mut self) -> Answer {
+    pub(super) fn sweep(&mut self) -> Swept {
         let now = self.now;
-        let told = |key: &str| json!({"storageKey": key, "reason": "expired"});
-        let mut answer = Answer::of(200, Body::Empty);
+        let mut swept = Swept::default();
         let (expired, kept): (Vec<_>, Vec<_>) = self
             .blobs
             .drain(..)
             .partition(|blob| blob.expires_at.is_some_and(|at| at <= now));
         self.blobs = kept;
         for blob in expired {
-            answer = answer.event("blob.forget", told(&blob.key));
+            swept.events.push(forgotten(&blob.key, "expired"));
         }
         for key in self.delivered() {
-            let delivered = json!({"storageKey": key, "reason": "delivered"});
-            answer = answer.event("blob.forget", delivered);
+            swept.events.push(forgotten(&key, "delivered"));
         }
+        swept.abandoned = self.abandon().len() as u64;
+        swept.events.extend(self.end_all_erasures());
+        swept.tombstones = self.drop_tombstones();
         for (key, since) in &self.doomed {
-            let (name, members) = ("blob.forget", told(key));
             if now - since > 60 * 60 * 1_000 {
-                answer = answer.event(name, members);
+                swept.events.push(forgotten(key, "expired"));
             } else {
-                let maybe = Answer::of(200, Body::Empty).event(name, members);
-                answer.maybe.extend(maybe.events);
+                swept.maybe.push(forgotten(key, "expired"));
             }
         }
-        answer
+        swept
     }
 
     /// Forgets the `deliver` blobs whose turn it is and that every device of the roster beside the

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     admit::{cursor_fault, limit, limit_fault, number, string},
-    answer::{Answer, Poked, merge, one_of},
+    answer::{Answer, Poked, maybe, merge, one_of},
     call::{Call, Device},
     state::{Cursor, DeviceRow, Learn, List, Model, Place, rfc3339, storage_key},
 };
@@ -137,6 +137,7 @@ impl Model {
             label,
             registered_at: self.now,
             revoked_at: None,
+            is_left: false,
         };
         self.devices.insert(call.by.clone(), row);
         self.see(&call.by, true);
@@ -170,7 +171,12 @@ impl Model {
         let served = seen.iter().filter(|(_, served)| *served);
         let last = served.map(|(at, _)| *at).max().expect("it was registered");
         let told = seen.iter().filter(|(at, _)| *at >= last - 120_000);
-        one_of(told.map(|(at, _)| rfc3339(*at)).collect())
+        let mut told: Vec<_> = told.map(|(at, _)| rfc3339(*at)).collect();
+        if self.devices[device].is_left {
+            // Erased with its member, as far as it had been written down.
+            told.push(maybe());
+        }
+        one_of(told)
     }
 
     pub(super) fn devices(&self, call: &Call) -> Vec<Answer> {
@@ -214,6 +220,20 @@ impl Model {
         )]
     }
 
+    /// Blanks all wraps of a device; the graphs whose current epoch it held.
+    pub(super) fn blank(&mut self, target: &Device) -> Vec<String> {
+        let mut held = Vec::new();
+        for (key, graph) in &mut self.graphs {
+            if graph.held(target).contains(&graph.epoch()) {
+                held.push(key.clone());
+            }
+            for ((_, of), wrap) in &mut graph.wraps {
+                wrap.blanked |= of == target;
+            }
+        }
+        held
+    }
+
     /// What is wrong with the request alone.
     pub(super) fn revoke_faults(device: &str) -> Vec<Answer> {
         if device.is_empty() || matches!(device, "." | "..") || device.trim() != device {
@@ -229,19 +249,14 @@ impl Model {
         let Some(row) = self.devices.get_mut(&target) else {
             return vec![Answer::problem(404, "device_not_found", json!({}))];
         };
-        let mut flagged = Vec::new();
         let fresh = row.revoked_at.is_none();
-        if fresh {
+        let mut flagged = if fresh {
             row.revoked_at = Some(now);
-            for (key, graph) in &mut self.graphs {
-                if graph.held(&target).contains(&graph.epoch()) {
-                    flagged.push(key.clone());
-                }
-                for ((_, of), wrap) in &mut graph.wraps {
-                    wrap.blanked |= *of == target;
-                }
-            }
-        }
+            self.blank(&target)
+        } else {
+            Vec::new()
+        };
+        self.known_revoked.insert(target);
         let graphs: Vec<_> = flagged
             .iter()
             .filter_map(|key| self.address_for(key, member))
@@ -286,6 +301,7 @@ pub(super) fn page(
             only: None,
             place,
             by: call.by.clone(),
+            walk: (0, 0),
         }),
         print: None,
     })

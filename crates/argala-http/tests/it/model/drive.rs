@@ -12,7 +12,7 @@ use argala_core::{
 };
 use argala_http::DevAuth;
 use argala_testkit::{
-    EPOCH, EventLog, MemoryDirectory, PokeLog, TestClock,
+    EventLog, MemoryDirectory, PokeLog, TestClock,
     conformance::{Fresh, relay::RelayPorts},
 };
 use argala_wire::limits::{Quotas, Rate, RateLimits, Signatures};
@@ -47,20 +47,20 @@ pub(super) struct Setting {
 /// A relay, and the model of what it must do.
 pub(super) struct Case {
     app: Router,
-    relay: Arc<Relay>,
-    sweep: Sweep,
-    clock: TestClock,
-    events: EventLog,
+    pub(super) relay: Arc<Relay>,
+    pub(super) sweep: Sweep,
+    pub(super) clock: TestClock,
+    pub(super) events: EventLog,
     pokes: PokeLog,
-    directory: MemoryDirectory,
-    model: Model,
+    pub(super) directory: MemoryDirectory,
+    pub(super) model: Model,
     sizes: Option<&'static [usize]>,
     /// Requests that may be repeated.
     sent: Vec<Call>,
     /// How often each kind of answer was given: by route, status and what is told.
     pub(super) tally: BTreeMap<String, u64>,
     asked: u64,
-    _ports: Fresh<RelayPorts>,
+    pub(super) ports: Fresh<RelayPorts>,
 }
 
 /// What came, read whole.
@@ -81,8 +81,8 @@ impl Case {
             &[(GROUPS[0], &MEMBERS), (GROUPS[1], &MEMBERS[..2])],
         );
         directory.set_lists_groups(settings.lists_groups);
-        let (per_minute, burst) = settings.rate;
-        let rate = Rate { per_minute, burst };
+        let rate = |(per_minute, burst)| Rate { per_minute, burst };
+        let rates = settings.rates;
         let signatures = if settings.signatures_required {
             Signatures::Required
         } else {
@@ -113,10 +113,10 @@ impl Case {
                 max_records_per_push: settings.max_batch,
             })
             .rate_limits(RateLimits {
-                push: rate,
-                pull: rate,
-                blobs: rate,
-                keys: rate,
+                push: rate(rates.push),
+                pull: rate(rates.pull),
+                blobs: rate(rates.blobs),
+                keys: rate(rates.keys),
             })
             .signatures(signatures)
             .build();
@@ -140,7 +140,7 @@ impl Case {
             sent: Vec::new(),
             tally: BTreeMap::new(),
             asked: 0,
-            _ports: ports,
+            ports,
         }
     }
 
@@ -182,68 +182,16 @@ impl Case {
                     3_661_019,
                     90_000_023,
                     2_700_000_029,
+                    7_900_000_031,
                 ];
-                let wait = Duration::from_millis(waits[usize::from(*n) % waits.len()]);
-                // A case lasts less than the 90 days for which tombstones are kept: cursors that
-                // expire with them are the matter of the conformance suites' `sweeps`.
-                let lasted = Duration::from_millis(
-                    u64::try_from(self.model.now - EPOCH.as_millis()).expect("it only rises"),
-                );
-                if lasted + wait > Duration::from_secs(85 * 24 * 60 * 60) {
-                    return Ok(());
-                }
-                self.model.now = self.clock.advance(wait).as_millis();
+                let wait = waits[usize::from(*n) % waits.len()];
+                self.wait(Duration::from_millis(wait));
                 Ok(())
             }
             Op::Sweep => self.sweep().await,
+            Op::Month(group) => self.month(*group).await,
+            Op::Erase(gone) => self.erase(*gone).await,
         }
-    }
-
-    fn change(&mut self, change: Change) {
-        let (theirs, ours) = (&self.directory, &mut self.model.directory);
-        let member = |n: u8| MEMBERS[usize::from(n) % MEMBERS.len()];
-        let group = |n: u8| GROUPS[usize::from(n) % GROUPS.len()];
-        match change {
-            Change::Member {
-                n,
-                to: Some(active),
-            } => {
-                theirs.set_member(member(n), active);
-                ours.members.insert(member(n).to_owned(), active);
-            }
-            Change::Member { n, to: None } => {
-                theirs.forget_member(member(n));
-                ours.members.remove(member(n));
-            }
-            Change::Join { group: g, n } => {
-                theirs.join(group(g), member(n));
-                let group = ours.groups.entry(group(g).to_owned()).or_default();
-                group.insert(member(n).to_owned());
-            }
-            Change::Leave { group: g, n } => {
-                theirs.leave(group(g), member(n));
-                let group = ours.groups.entry(group(g).to_owned()).or_default();
-                group.remove(member(n));
-            }
-        }
-        self.model.note_owed();
-    }
-
-    async fn sweep(&mut self) -> Result<(), String> {
-        let want = self.model.sweep();
-        let swept = self.sweep.pass().await;
-        swept.map_err(|error| format!("the sweep: {error}"))?;
-        self.settle().await?;
-        let mut left = self.events.take().iter().map(told).collect::<Vec<_>>();
-        for want in &want.events {
-            let at = left.iter().position(|got| got == want);
-            left.swap_remove(at.ok_or_else(|| format!("the sweep tells no {want}"))?);
-        }
-        if let Some(other) = left.iter().find(|got| !want.maybe.contains(got)) {
-            return Err(format!("the sweep tells {other}"));
-        }
-        self.model.swept(&left);
-        Ok(())
     }
 
     /// Sends a request, and holds the answer against those that the model allows.
@@ -270,7 +218,7 @@ impl Case {
                 faults.join("\n")
             ));
         };
-        self.count(&call.route, got.status, &body);
+        self.count_answer(&call.route, got.status, &body);
         if let Some(learn) = want.learn {
             let tag = got.headers.get(header::ETAG);
             let tag = tag.map(|tag| tag.to_str().expect("text").trim_matches('"'));
@@ -294,7 +242,11 @@ impl Case {
         Ok(())
     }
 
-    fn count(&mut self, route: &Route, status: u16, body: &Value) {
+    pub(super) fn count(&mut self, kind: String) {
+        *self.tally.entry(kind).or_default() += 1;
+    }
+
+    fn count_answer(&mut self, route: &Route, status: u16, body: &Value) {
         let name = format!("{route:?}");
         let name = name.split('(').next().expect("a name");
         let mut kinds = vec![format!("{name} {status}")];
@@ -327,7 +279,7 @@ impl Case {
             }
         }
         for kind in kinds {
-            *self.tally.entry(kind).or_default() += 1;
+            self.count(kind);
         }
     }
 
@@ -391,7 +343,7 @@ impl Case {
 
     /// Waits for what the relay does beside its answers: pokes, and notes that it makes. One task
     /// remains, the one that writes down sightings; its time never comes.
-    async fn settle(&self) -> Result<(), String> {
+    pub(super) async fn settle(&self) -> Result<(), String> {
         for look in 0..LOOKS {
             if self.relay.background_tasks() <= 1 {
                 return Ok(());
@@ -485,12 +437,12 @@ impl Case {
     }
 }
 
-fn index(member: &str) -> u8 {
+pub(super) fn index(member: &str) -> u8 {
     let at = MEMBERS.iter().position(|name| *name == member);
     u8::try_from(at.expect("one of them")).expect("few")
 }
 
-fn told(event: &argala_core::ports::Event) -> Value {
+pub(super) fn told(event: &argala_core::ports::Event) -> Value {
     serde_json::to_value(event).expect("writes")
 }
 

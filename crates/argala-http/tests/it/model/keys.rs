@@ -10,7 +10,7 @@ use super::{
     answer::{Answer, Poked, unordered},
     call::{Call, Device},
     devices::page,
-    state::{Epoch, List, Model, Place, Wrap, rfc3339},
+    state::{Epoch, Graph, List, Model, Place, Wrap, rfc3339},
 };
 
 fn target(wrap: &Value) -> Device {
@@ -142,7 +142,15 @@ impl Model {
             )];
         }
         let now = self.now;
-        let graph = self.graphs.entry(key.to_owned()).or_default();
+        if !self.graphs.contains_key(key) {
+            let life = self.new_life();
+            let graph = Graph {
+                life,
+                ..Graph::default()
+            };
+            self.graphs.insert(key.to_owned(), graph);
+        }
+        let graph = self.graphs.get_mut(key).expect("there, or just made");
         for (device, wrap) in &wraps {
             let wrap = Wrap {
                 wrap: wrap.clone(),

@@ -19,6 +19,10 @@ pub(super) enum Op {
     Wait(u8),
     /// The pass that forgets what is due.
     Sweep,
+    /// A group loses everybody, and a month goes by with a sweep on each day.
+    Month(u8),
+    /// An operator erases.
+    Erase(Gone),
 }
 
 /// Who asks: one of the devices that may, or of all there could be.
@@ -179,6 +183,15 @@ pub(super) enum Change {
     Member { n: u8, to: Option<bool> },
     Join { group: u8, n: u8 },
     Leave { group: u8, n: u8 },
+}
+
+/// What an operator erases.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Gone {
+    /// A member, who stays in the directory's groups or leaves them.
+    Member { n: u8, leaves: bool },
+    /// A graph that there is; cut off after so many steps.
+    Graph { n: u8, steps: Option<u8> },
 }
 
 /// 0 most of the time, and else below `n`.
@@ -407,6 +420,14 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
+fn gone() -> impl Strategy<Value = Gone> {
+    let steps = prop_oneof![2 => Just(None), 1 => (0..5_u8).prop_map(Some)];
+    prop_oneof![
+        3 => (0..3_u8, yes(60)).prop_map(|(n, leaves)| Gone::Member { n, leaves }),
+        2 => (0..8_u8, steps).prop_map(|(n, steps)| Gone::Graph { n, steps }),
+    ]
+}
+
 fn op() -> impl Strategy<Value = Op> {
     // Whoever registers need not be there yet.
     let ask = (who(), what(), manner()).prop_map(|(mut who, what, manner)| {
@@ -414,11 +435,14 @@ fn op() -> impl Strategy<Value = Op> {
         Op::Ask(who, what, manner)
     });
     prop_oneof![
-        80 => ask,
-        7 => any::<u8>().prop_map(Op::Again),
-        5 => change().prop_map(Op::Directory),
-        6 => (0..8_u8).prop_map(Op::Wait),
-        2 => Just(Op::Sweep),
+        320 => ask,
+        28 => any::<u8>().prop_map(Op::Again),
+        20 => change().prop_map(Op::Directory),
+        24 => (0..8_u8).prop_map(Op::Wait),
+        3 => Just(Op::Wait(8)),
+        12 => Just(Op::Sweep),
+        1 => (0..2_u8).prop_map(Op::Month),
+        6 => gone().prop_map(Op::Erase),
     ]
 }
 

@@ -10,7 +10,10 @@ use argala_testkit::{
     servers::postgres_from,
 };
 
-use super::{FEW_REQUESTS, ROOMY, SMALL, Settings, drive::Setting, model_tests};
+use super::{
+    FEW_REQUESTS, ROOMY, SMALL, Settings, cases, drive::Setting, either_fault_of_a_revocation,
+    model_tests,
+};
 
 /// A database of its own, which keeps the blobs too.
 async fn fresh() -> Fresh<RelayPorts> {
@@ -28,19 +31,24 @@ async fn fresh() -> Fresh<RelayPorts> {
 }
 
 model_tests! { fresh,
-    small_ceilings: 60, 50, Setting { settings: SMALL, sizes: None };
-    optional_signatures: 40, 50, Setting {
+    small_ceilings: cases(60), 50, Setting { settings: SMALL, sizes: None };
+    optional_signatures: cases(40), 50, Setting {
         settings: Settings { signatures_required: false, ..SMALL },
         sizes: None,
     };
-    listed_groups: 40, 50, Setting {
+    listed_groups: cases(40), 50, Setting {
         settings: Settings { lists_groups: true, ..SMALL },
         sizes: None,
     };
-    roomy_ceilings: 40, 50, Setting { settings: ROOMY, sizes: None };
-    small_allowances: 20, 50, Setting { settings: FEW_REQUESTS, sizes: None };
+    roomy_ceilings: cases(40), 50, Setting { settings: ROOMY, sizes: None };
+    small_allowances: cases(20), 50, Setting { settings: FEW_REQUESTS, sizes: None };
     pages_full_of_bytes: 4, 24, Setting {
         settings: Settings { signatures_required: true, ..ROOMY },
         sizes: Some(&[12, 1_000_000, 1_500_000, 2_500_000, 4 * 1024 * 1024, 1, 0, 64]),
     };
+}
+
+#[test]
+fn a_revocation_with_two_faults_is_told_either() {
+    either_fault_of_a_revocation(fresh);
 }

@@ -50,12 +50,34 @@ impl Model {
         let epoch = call.param("epoch");
         let legal = epoch.is_none_or(|epoch| epoch.parse::<u64>().is_ok_and(|epoch| epoch > 0));
         let cursor = self.cursor(call, List::Records, Some(key), only(call));
+        let reason = match cursor {
+            Ok(cursor) => cursor.and_then(|cursor| self.outlived(cursor, key)),
+            Err(reason) => Some(reason),
+        };
         let faults = [
             limit_fault(call),
             (!legal).then(|| Answer::invalid("epoch")),
-            cursor.err().map(cursor_fault),
+            reason.map(cursor_fault),
         ];
         faults.into_iter().flatten().collect()
+    }
+
+    /// Why a walk over records cannot go on where it was left off, if it cannot: the graph has
+    /// begun another life, or tombstones have gone that the walk has not seen.
+    fn outlived(&self, cursor: &Cursor, key: &str) -> Option<&'static str> {
+        let Place::Seq(Some(seq)) = cursor.place else {
+            return None;
+        };
+        let (life, began) = cursor.walk;
+        let nothing = Graph::default();
+        let graph = self.graphs.get(key).unwrap_or(&nothing);
+        if life != graph.life || seq > graph.head {
+            Some("ahead")
+        } else if graph.floor > began && graph.floor > seq {
+            Some("expired")
+        } else {
+            None
+        }
     }
 
     /// Each course that is free (how far a page goes past records that are held back, how old
@@ -64,11 +86,12 @@ impl Model {
         let limit = limit(call, 500);
         let only = only(call);
         let cursor = self.cursor(call, List::Records, Some(key), only);
-        let start = match cursor.expect("checked before").map(|cursor| &cursor.place) {
+        let cursor = cursor.expect("checked before");
+        let (start, began) = match cursor.map(|cursor| (&cursor.place, cursor.walk.1)) {
             // A cursor of before the first rotate stays good: the walk begins with the graph.
-            None | Some(Place::Seq(None)) => 0,
-            Some(Place::Seq(Some(seq))) => *seq,
-            Some(other) => panic!("{other:?} in a pull"),
+            None | Some((Place::Seq(None), _)) => (0, None),
+            Some((Place::Seq(Some(seq)), began)) => (*seq, Some(began)),
+            Some((other, _)) => panic!("{other:?} in a pull"),
         };
         let nothing = Graph::default();
         let graph = self.graphs.get(key);
@@ -95,6 +118,7 @@ impl Model {
         let held = graph.held(&call.by);
         let pages = pages(graph, &held, start, limit, only);
         let (head, epoch) = (graph.head, graph.epoch());
+        let (life, floor) = (graph.life, graph.floor);
         let known = self.known(call);
         let mut answers = Vec::new();
         let is_certain = flags.len() == 1;
@@ -103,6 +127,8 @@ impl Model {
                 key: key.to_owned(),
                 media_type: call.accept.media_type(),
                 query: (call.param("cursor").map(str::to_owned), limit as u64, only),
+                life,
+                floor,
                 head,
                 epoch,
                 owed,
@@ -131,6 +157,7 @@ impl Model {
                     only,
                     place: Place::Seq(is_born.then_some(page.place)),
                     by: call.by.clone(),
+                    walk: (life, began.unwrap_or(head)),
                 };
                 Answer::ok(body)
                     .header("etag", "")

@@ -6,7 +6,10 @@ use argala_core::ports::BlobStore;
 use argala_sqlite::{Options, Sqlite};
 use argala_testkit::conformance::{Fresh, relay::RelayPorts};
 
-use super::{FEW_REQUESTS, ROOMY, SMALL, Settings, drive::Setting, meets, model_tests};
+use super::{
+    FEW_REQUESTS, ROOMY, SMALL, Settings, cases, drive::Setting, either_fault_of_a_revocation,
+    meets, model_tests,
+};
 
 /// A database of its own, which keeps the blobs too. In memory where the system has a folder for
 /// that: durability is other tests' matter, and every commit waits for the disk.
@@ -29,17 +32,17 @@ async fn fresh() -> Fresh<RelayPorts> {
 }
 
 model_tests! { fresh,
-    small_ceilings: 450, 50, Setting { settings: SMALL, sizes: None };
-    optional_signatures: 450, 50, Setting {
+    small_ceilings: cases(450), 50, Setting { settings: SMALL, sizes: None };
+    optional_signatures: cases(450), 50, Setting {
         settings: Settings { signatures_required: false, ..SMALL },
         sizes: None,
     };
-    listed_groups: 400, 50, Setting {
+    listed_groups: cases(400), 50, Setting {
         settings: Settings { lists_groups: true, ..SMALL },
         sizes: None,
     };
-    roomy_ceilings: 400, 50, Setting { settings: ROOMY, sizes: None };
-    small_allowances: 250, 50, Setting { settings: FEW_REQUESTS, sizes: None };
+    roomy_ceilings: cases(400), 50, Setting { settings: ROOMY, sizes: None };
+    small_allowances: cases(250), 50, Setting { settings: FEW_REQUESTS, sizes: None };
     pages_full_of_bytes: 12, 24, Setting {
         settings: Settings { signatures_required: true, ..ROOMY },
         sizes: Some(&[12, 1_000_000, 1_500_000, 2_500_000, 4 * 1024 * 1024, 1, 0, 64]),
@@ -57,4 +60,9 @@ fn the_cases_meet_what_there_is() {
         sizes: None,
     };
     meets(fresh, &[(120, small), (24, few)]);
+}
+
+#[test]
+fn a_revocation_with_two_faults_is_told_either() {
+    either_fault_of_a_revocation(fresh);
 }

@@ -19,8 +19,28 @@ pub(super) struct Settings {
     pub(super) max_batch: u64,
     pub(super) signatures_required: bool,
     pub(super) lists_groups: bool,
-    /// Requests a minute and at once, the same for every bucket.
-    pub(super) rate: (u32, u32),
+    pub(super) rates: Rates,
+}
+
+/// Requests a minute and at once, another pair for each bucket. Each rate divides a minute's
+/// nanoseconds, so that nothing is rounded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rates {
+    pub(super) push: (u32, u32),
+    pub(super) pull: (u32, u32),
+    pub(super) blobs: (u32, u32),
+    pub(super) keys: (u32, u32),
+}
+
+impl Rates {
+    pub(super) fn of(&self, bucket: &str) -> (u32, u32) {
+        match bucket {
+            "push" => self.push,
+            "pull" => self.pull,
+            "blobs" => self.blobs,
+            _ => self.keys,
+        }
+    }
 }
 
 impl Settings {
@@ -54,6 +74,8 @@ pub(super) struct DeviceRow {
     pub(super) label: Option<Value>,
     pub(super) registered_at: i64,
     pub(super) revoked_at: Option<i64>,
+    /// Its member was erased, and an epoch in force still names it.
+    pub(super) is_left: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -89,6 +111,15 @@ pub(super) struct Graph {
     pub(super) head: u64,
     pub(super) records: BTreeMap<String, Record>,
     pub(super) wraps: BTreeMap<(u64, Device), Wrap>,
+    /// Which of all the lives that graphs have had: a new one begins with the first rotate, and
+    /// where records went with their member. Cursors are of one.
+    pub(super) life: u64,
+    /// The greatest seq of a tombstone that is kept no longer.
+    pub(super) floor: u64,
+    /// When the sweep asks about the group next.
+    pub(super) ask_at: i64,
+    /// When the group was first and last found empty, without a break.
+    pub(super) empty: Option<(i64, i64)>,
     /// Whether the directory has a holder of the current epoch off the roster: since when which.
     pub(super) directory_owes: Vec<(i64, bool)>,
 }
@@ -144,6 +175,14 @@ pub(super) struct Blob {
     pub(super) look_at: Option<i64>,
 }
 
+/// A blob whose graph is not there any more.
+#[derive(Debug, Clone)]
+pub(super) struct Going {
+    pub(super) key: String,
+    pub(super) reason: &'static str,
+    pub(super) expires_at: Option<i64>,
+}
+
 /// A push that was answered under an idempotency key.
 #[derive(Debug, Clone)]
 pub(super) struct Reply {
@@ -186,6 +225,8 @@ pub(super) struct Cursor {
     pub(super) only: Option<u64>,
     pub(super) place: Place,
     pub(super) by: Device,
+    /// Of a walk over records: the graph's life, and the head when the walk began.
+    pub(super) walk: (u64, u64),
 }
 
 /// What an `ETag` of a pull stands for (protocol, route 11).
@@ -194,6 +235,9 @@ pub(super) struct Print {
     pub(super) key: String,
     pub(super) media_type: &'static str,
     pub(super) query: (Option<String>, u64, Option<u64>),
+    /// Of two lives, or before and after tombstones went, the same head is not the same page.
+    pub(super) life: u64,
+    pub(super) floor: u64,
     pub(super) head: u64,
     pub(super) epoch: u64,
     pub(super) owed: bool,
@@ -217,6 +261,11 @@ pub(super) struct Model {
     pub(super) directory: Directory,
     pub(super) devices: BTreeMap<Device, DeviceRow>,
     pub(super) graphs: BTreeMap<String, Graph>,
+    pub(super) lives: u64,
+    /// Devices of which the relay itself has seen that they are revoked. It may remember that.
+    pub(super) known_revoked: BTreeSet<Device>,
+    /// Blobs of graphs whose erasure was cut off.
+    pub(super) going: Vec<Going>,
     /// Live ones, the expired included until a sweep has been.
     pub(super) blobs: Vec<Blob>,
     /// Blobs that expired and were replaced: a sweep tells of them, at the latest an hour after.
@@ -239,6 +288,17 @@ pub(super) const NEVER: i64 = i64::MIN / 4;
 /// An id within a storage key.
 fn escaped(id: &str) -> String {
     id.replace('%', "%25").replace(':', "%3A")
+}
+
+/// The id that is written so within a storage key.
+fn raw(id: &str) -> String {
+    id.replace("%3A", ":").replace("%25", "%")
+}
+
+/// The two of a pair's key, or the one of an own graph's.
+pub(super) fn sides(key: &str) -> BTreeSet<String> {
+    let (_, rest) = key.split_once(':').expect("a storage key");
+    rest.split(':').map(raw).collect()
 }
 
 /// The storage key of what `member` addresses as `address`; `None` for what is no address.
@@ -292,6 +352,9 @@ impl Model {
             directory,
             devices: BTreeMap::new(),
             graphs: BTreeMap::new(),
+            lives: 0,
+            known_revoked: BTreeSet::new(),
+            going: Vec::new(),
             blobs: Vec::new(),
             doomed: Vec::new(),
             replies: BTreeMap::new(),
@@ -327,13 +390,13 @@ impl Model {
 
     /// Everybody of a graph, active or not: the key's own two, or the group's.
     pub(super) fn members_of(&self, key: &str) -> BTreeSet<String> {
-        let raw = |id: &str| id.replace("%3A", ":").replace("%25", "%");
-        let (kind, rest) = key.split_once(':').expect("a storage key");
-        if kind == "g" {
-            let group = self.directory.groups.get(&raw(rest));
-            return group.cloned().unwrap_or_default();
+        match key.strip_prefix("g:") {
+            Some(group) => {
+                let group = self.directory.groups.get(&raw(group));
+                group.cloned().unwrap_or_default()
+            }
+            None => sides(key),
         }
-        rest.split(':').map(raw).collect()
     }
 
     pub(super) fn active_members_of(&self, key: &str) -> BTreeSet<String> {
@@ -354,7 +417,6 @@ impl Model {
 
     /// What `member` calls the graph of this key; `None` for somebody whom it cannot concern.
     pub(super) fn address_for(&self, key: &str, member: &str) -> Option<String> {
-        let raw = |id: &str| id.replace("%3A", ":").replace("%25", "%");
         let (kind, rest) = key.split_once(':').expect("a storage key");
         if kind == "g" {
             return Some(format!("g:{}", raw(rest)));

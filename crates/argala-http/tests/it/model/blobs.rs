@@ -20,10 +20,38 @@ pub(super) fn sha256(bytes: &[u8]) -> String {
     Sealed(Sha256::digest(bytes).to_vec()).to_base64url()
 }
 
+/// The SHA-256 of these bytes in the base64 of structured fields.
+pub(super) fn sha256_of(bytes: &[u8]) -> String {
+    base64_simd::STANDARD.encode_to_string(Sha256::digest(bytes))
+}
+
 /// The `Content-Digest` of these bytes.
 pub(super) fn content_digest(bytes: &[u8]) -> String {
-    let padded = base64_simd::STANDARD.encode_to_string(Sha256::digest(bytes));
-    format!("sha-256=:{padded}:")
+    format!("sha-256=:{}:", sha256_of(bytes))
+}
+
+/// The SHA-256 that a `Content-Digest` announces, in base64 without padding; `Err` where it cannot
+/// be read. No value here has a comma within.
+fn announced_digest(header: &str) -> Result<Option<&str>, ()> {
+    let mut digest = None;
+    for member in header.split(", ") {
+        let (key, value) = member.split_once('=').unwrap_or((member, ""));
+        if key.chars().any(|c| c.is_ascii_uppercase()) {
+            return Err(());
+        }
+        if key == "sha-256" {
+            let bytes = value
+                .strip_prefix(':')
+                .and_then(|value| value.strip_suffix(':'));
+            let bytes = bytes.ok_or(())?.trim_end_matches('=');
+            // 32 bytes.
+            if bytes.len() != 43 {
+                return Err(());
+            }
+            digest = Some(bytes);
+        }
+    }
+    Ok(digest)
 }
 
 fn told(blob: &Blob) -> Value {
@@ -87,8 +115,8 @@ impl Model {
         if is_wrong {
             faults.push(Answer::invalid("ttl"));
         }
-        let digest = call.header("content-digest");
-        if digest.is_some_and(|digest| !digest.ends_with(':')) {
+        let digest = call.header("content-digest").map(announced_digest);
+        if digest.is_some_and(|digest| digest.is_err()) {
             faults.push(Answer::invalid("Content-Digest"));
         }
         match call.header("content-length") {
@@ -129,9 +157,10 @@ impl Model {
             return vec![Answer::problem(409, "graph_unkeyed", json!({}))];
         }
         let size = announced(call);
-        let digest = call.header("content-digest");
+        let digest = call.header("content-digest").map(announced_digest);
+        let digest = digest.and_then(|digest| digest.expect("checked before"));
         let is_as_announced = call.raw.len() as u64 == size
-            && digest.is_none_or(|digest| digest == content_digest(&call.raw));
+            && digest.is_none_or(|digest| digest == sha256_of(&call.raw).trim_end_matches('='));
         let mismatch = || vec![Answer::problem(400, "digest_mismatch", json!({}))];
         let put = |answer: Answer, blob: &Blob| {
             answer
@@ -225,12 +254,18 @@ impl Model {
         let tag = format!("\"{}\"", sha256(&blob.bytes));
         let size = blob.bytes.len();
         let known = call.header("if-none-match");
-        let answer = if known.is_some_and(|known| known == "*" || known == tag) {
+        let has = |known: &str| {
+            let mut tags = known.split(',').map(str::trim);
+            known == "*" || tags.any(|known| known.strip_prefix("W/").unwrap_or(known) == tag)
+        };
+        let answer = if known.is_some_and(has) {
             Answer::of(304, Body::Empty)
         } else if is_head {
             Answer::of(200, Body::Empty).header("content-length", size.to_string())
         } else {
-            let range = call.header("range").and_then(|range| part(range, size));
+            let still = call.header("if-range").is_none_or(|of| of == tag);
+            let range = call.header("range").filter(|_| still);
+            let range = range.and_then(|range| part(range, size));
             match range {
                 None => Answer::of(200, Body::Bytes(blob.bytes.clone()))
                     .header("content-length", size.to_string()),
@@ -330,14 +365,25 @@ impl Model {
 
 /// The part that `Range` names; `None` where all is to be sent. An empty one lies outside.
 fn part(range: &str, size: usize) -> Option<std::ops::Range<usize>> {
-    let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
-    if last.contains(',') {
+    let (unit, range) = range.split_once('=')?;
+    if !unit.eq_ignore_ascii_case("bytes") {
         return None;
     }
-    let number = |text: &str| text.parse::<usize>().expect("a number");
+    let (first, last) = range.split_once('-')?;
+    // However long it is, past the end is past the end.
+    let number = |text: &str| {
+        let number = text.parse::<u128>().ok();
+        number.map(|number| usize::try_from(number).unwrap_or(usize::MAX))
+    };
     Some(match (first, last) {
-        ("", last) => size.saturating_sub(number(last))..size,
-        (first, "") => number(first)..size,
-        (first, last) => number(first)..size.min(number(last) + 1),
+        ("", last) => size.saturating_sub(number(last)?)..size,
+        (first, "") => number(first)?..size,
+        (first, last) => {
+            let (first, last) = (number(first)?, number(last)?);
+            if last < first {
+                return None;
+            }
+            first..size.min(last.saturating_add(1))
+        }
     })
 }

@@ -172,6 +172,8 @@ pub(super) struct Call {
     pub(super) form: Form,
     pub(super) accept: Form,
     pub(super) slip: Slip,
+    /// How the media types are spelt.
+    pub(super) spelling: u8,
 }
 
 impl Call {
@@ -186,7 +188,66 @@ impl Call {
             form: Form::Json,
             accept: Form::Json,
             slip: Slip::None,
+            spelling: 0,
         }
+    }
+
+    /// What `Accept` says, where anything does: other words for the same form.
+    pub(super) fn accept_header(&self) -> Option<&'static str> {
+        let spellings: &[_] = match (self.slip, self.accept) {
+            (Slip::Accept, _) => &[
+                "text/html",
+                "application/json;q=0",
+                "application/cbor;q=0.000, application/json; q=0, image/*",
+                "application/xml, text/*;q=0.9",
+            ],
+            // Where nothing is said, it is JSON.
+            (_, Form::Json) => &[
+                "",
+                "application/json",
+                "*/*",
+                "application/*",
+                "application/cbor;q=0.5, application/json",
+                "text/html, */*;q=0.1",
+                "Application/JSON; charset=utf-8",
+                "application/cbor;q=0, */*",
+            ],
+            (_, Form::Cbor) => &[
+                "application/cbor",
+                "application/cbor, application/json;q=0.9",
+                "APPLICATION/cbor;q=1.000",
+                "*/*;q=0.2, application/cbor",
+                "text/html,application/cbor;q=0.001",
+            ],
+        };
+        let spelt = spellings[usize::from(self.spelling) % spellings.len()];
+        Some(spelt).filter(|spelt| !spelt.is_empty())
+    }
+
+    /// What `Content-Type` says, where the body is a map, or is to be taken for something strange.
+    pub(super) fn type_header(&self) -> Option<&'static str> {
+        let spellings: &[_] = match (self.slip, self.form) {
+            (Slip::ContentType, _) => &[
+                "text/plain",
+                "application/jsonx",
+                "application/problem+json",
+                "application/cbor, application/json",
+                "*/*",
+                "",
+            ],
+            _ if self.body.is_none() => return None,
+            (_, Form::Json) => &[
+                "application/json",
+                "application/json; charset=utf-8",
+                "Application/JSON;x=y",
+            ],
+            (_, Form::Cbor) => &[
+                "application/cbor",
+                "APPLICATION/CBOR",
+                "application/cbor ; a=b",
+            ],
+        };
+        Some(spellings[usize::from(self.spelling) % spellings.len()])
     }
 
     pub(super) fn with_query(mut self, name: &'static str, value: Option<String>) -> Self {

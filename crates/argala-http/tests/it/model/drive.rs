@@ -292,7 +292,7 @@ impl Case {
         let headers = request.headers_mut();
         let mut put = |name: &str, value: &str| {
             let name = HeaderName::try_from(name).expect("a header's name");
-            let value = HeaderValue::from_str(value).expect("a header's value");
+            let value = HeaderValue::from_bytes(value.as_bytes()).expect("a header's value");
             headers.insert(name, value);
         };
         put("x-request-id", &request_id);
@@ -300,16 +300,11 @@ impl Case {
             let (member, device) = (encoded(&call.by.member), encoded(&call.by.device));
             put("authorization", &format!("Dev {member}/{device}"));
         }
-        match (call.slip, call.accept) {
-            (Slip::Accept, _) => put("accept", "text/html"),
-            // Where nothing is said, it is JSON.
-            (_, Form::Json) => {}
-            (_, Form::Cbor) => put("accept", "application/cbor"),
+        if let Some(accept) = call.accept_header() {
+            put("accept", accept);
         }
-        if call.slip == Slip::ContentType {
-            put("content-type", "text/plain");
-        } else if call.body.is_some() {
-            put("content-type", call.form.media_type());
+        if let Some(media_type) = call.type_header() {
+            put("content-type", media_type);
         }
         for (name, value) in &call.headers {
             put(name, value);

@@ -84,6 +84,9 @@ impl Model {
     /// What the body of a rotate or a grant alone shows: a target twice, a wrap of a size that
     /// none has.
     pub(super) fn wrap_faults(call: &Call) -> Vec<Answer> {
+        if wraps_of(call).len() > 20_000 {
+            return vec![Answer::invalid("wraps")];
+        }
         let mut faults = Vec::new();
         let mut targets = BTreeSet::new();
         for (at, wrap) in wraps_of(call).iter().enumerate() {

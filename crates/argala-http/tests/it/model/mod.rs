@@ -40,6 +40,7 @@ mod push;
 mod script;
 mod sqlite;
 mod state;
+mod uploads;
 
 use std::collections::BTreeMap;
 
@@ -130,6 +131,7 @@ fn opening() -> Vec<Op> {
         form: call::Form::Json,
         accept: call::Form::Json,
         slip: call::Slip::None,
+        spelling: 0,
     };
     let ask = |any, n, what| Op::Ask(Who { any, n }, what, manner);
     let register = |n| {
@@ -161,6 +163,7 @@ fn opening() -> Vec<Op> {
             sig: 0,
             expect: 0,
             same: false,
+            name: None,
         };
         let pushing = ops::Pushing {
             start: 0,
@@ -342,6 +345,7 @@ where
         form: call::Form::Json,
         accept: call::Form::Json,
         slip: call::Slip::Accept,
+        spelling: 0,
     };
     let who = Who { any: false, n: 0 };
     let revoke = Op::Ask(who, What::Revoke { n: 4, any: true }, manner);
@@ -353,6 +357,29 @@ where
     let tally = run(fresh, setting, &steps).unwrap_or_else(|fault| panic!("{fault}"));
     let refused = ["Revoke invalid_request", "Revoke not_acceptable"];
     assert!(refused.iter().any(|kind| tally.contains_key(*kind)));
+}
+
+/// Holds that a grant of more wraps than there may be is refused as one, whole.
+fn a_grant_of_too_many<F>(fresh: impl Fn() -> F)
+where
+    F: Future<Output = Fresh<RelayPorts>>,
+{
+    let manner = Manner {
+        form: call::Form::Cbor,
+        accept: call::Form::Json,
+        slip: call::Slip::None,
+        spelling: 0,
+    };
+    let (who, at) = (Who { any: false, n: 0 }, Where { any: false, n: 0 });
+    let grant = What::Grant(at, Vec::new(), ops::Size::TooMany);
+    let setting = Setting {
+        settings: SMALL,
+        sizes: None,
+    };
+    let steps = opening().into_iter().chain([Op::Ask(who, grant, manner)]);
+    let tally = run(fresh, setting, &steps.collect::<Vec<_>>());
+    let tally = tally.unwrap_or_else(|fault| panic!("{fault}"));
+    assert!(tally.contains_key("Grant invalid_request"));
 }
 
 /// Stamps the tests; `$fresh` is the name of an `async fn() -> Fresh<RelayPorts>`.

@@ -44,6 +44,27 @@ pub(super) fn base64url(bytes: Vec<u8>) -> Value {
     json!(Sealed(bytes))
 }
 
+/// What a record of this number may be called; the last ones are no ids (protocol, section 2).
+pub(super) fn record_name(n: u8) -> String {
+    let longest = "r".repeat(126) + "ü";
+    match n {
+        0 => "a/b|c@d: ..😀".to_owned(),
+        1 => longest,
+        2 => "..".to_owned(),
+        3 => longest + "r",
+        4 => String::new(),
+        5 => " x".to_owned(),
+        6 => "x\u{3000}".to_owned(),
+        7 => "a\u{85}b".to_owned(),
+        _ => "a\u{1f}b".to_owned(),
+    }
+}
+
+/// Whether a text is an id as section 2 of the protocol wants it.
+pub(super) fn is_id(text: &str) -> bool {
+    (1..=128).contains(&text.len()) && !text.chars().any(char::is_control) && text.trim() == text
+}
+
 pub(super) fn every_device() -> Vec<Device> {
     let of = |device: &&str| MEMBERS.map(|member| Device::new(member, device)).to_vec();
     DEVICES.iter().flat_map(of).collect()

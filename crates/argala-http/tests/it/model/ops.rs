@@ -45,6 +45,8 @@ pub(super) struct Manner {
     pub(super) form: Form,
     pub(super) accept: Form,
     pub(super) slip: Slip,
+    /// How the media types are spelt.
+    pub(super) spelling: u8,
 }
 
 #[derive(Debug, Clone)]
@@ -70,7 +72,7 @@ pub(super) enum What {
         roster: Roster,
         content: u8,
     },
-    Grant(Where, Vec<Given>),
+    Grant(Where, Vec<Given>, Size),
     Push(Where, Pushing),
     Pull {
         at: Where,
@@ -144,6 +146,19 @@ pub(super) enum Roster {
     LongWrap,
 }
 
+/// How long the last wrap of a grant is, and how many there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Size {
+    Usual,
+    Empty,
+    Longest,
+    TooLong,
+    /// The first target comes once more.
+    Twice,
+    /// One wrap more than a body may have.
+    TooMany,
+}
+
 /// One wrap of a grant.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Given {
@@ -160,7 +175,7 @@ pub(super) struct Pushing {
     pub(super) records: Vec<Item>,
     pub(super) if_head: u8,
     pub(super) atomic: bool,
-    /// The idempotency key; 0 is none, the last one is malformed.
+    /// The idempotency key; 0 is none, the last ones are malformed.
     pub(super) key: u8,
     /// The last record has the id of the first.
     pub(super) twice: bool,
@@ -176,6 +191,8 @@ pub(super) struct Item {
     pub(super) expect: u8,
     /// As the record is already, where it is.
     pub(super) same: bool,
+    /// Not its usual id, but one that is hardly one, or none.
+    pub(super) name: Option<u8>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -262,27 +279,35 @@ fn given() -> impl Strategy<Value = Given> {
     })
 }
 
+fn size() -> impl Strategy<Value = Size> {
+    // Too many are another matter: they are megabytes.
+    let others = vec![Size::Empty, Size::Longest, Size::TooLong, Size::Twice];
+    prop_oneof![16 => Just(Size::Usual), 1 => select(others)]
+}
+
 fn item() -> impl Strategy<Value = Item> {
     (
         nearby(Nearby::Current),
         prop_oneof![16 => 0..6_u8, 1 => Just(6_u8), 1 => Just(7_u8)],
         yes(30),
-        prop_oneof![12 => Just(0_u8), 1 => 0..8_u8],
+        prop_oneof![12 => Just(0_u8), 1 => 0..11_u8],
         prop_oneof![8 => Just(0_u8), 2 => 0..5_u8],
         yes(15),
+        prop_oneof![60 => Just(None), 3 => (0..3_u8).prop_map(Some), 1 => (3..9_u8).prop_map(Some)],
     )
-        .prop_map(|(epoch, content, deleted, sig, expect, same)| Item {
+        .prop_map(|(epoch, content, deleted, sig, expect, same, name)| Item {
             epoch,
             content,
             deleted,
             sig,
             expect,
             same,
+            name,
         })
 }
 
 fn pushing() -> impl Strategy<Value = Pushing> {
-    let key = prop_oneof![12 => Just(0_u8), 8 => 1..4_u8, 1 => Just(4_u8)];
+    let key = prop_oneof![24 => Just(0_u8), 16 => 1..4_u8, 1 => 4..6_u8, 2 => 6..12_u8];
     (
         0..7_u8,
         prop_oneof![20 => vec(item(), 0..=5), 1 => vec(item(), 6)],
@@ -313,7 +338,7 @@ fn put_blob() -> impl Strategy<Value = What> {
         prop_oneof![12 => 0..5_u8, 1 => Just(5_u8), 1 => Just(6_u8)],
         prop_oneof![24 => 0..4_u8, 1 => Just(4_u8)],
         prop_oneof![14 => Just(0_u8), 2 => 1..8_u8],
-        prop_oneof![14 => Just(0_u8), 3 => 1..4_u8],
+        prop_oneof![14 => Just(0_u8), 3 => 1..4_u8, 2 => 4..12_u8],
         prop_oneof![24 => Just(0_u8), 3 => 1..4_u8],
     )
         .prop_map(
@@ -365,8 +390,8 @@ fn what() -> impl Strategy<Value = What> {
         at(),
         some_blob(),
         yes(25),
-        prop_oneof![Just(0_u8), 0..8_u8],
-        rarely(4),
+        prop_oneof![4 => Just(0_u8), 3 => 0..17_u8, 1 => 17..51_u8],
+        rarely(7),
     )
         .prop_map(|(at, blob, head, range, known)| What::GetBlob {
             at,
@@ -383,7 +408,8 @@ fn what() -> impl Strategy<Value = What> {
         5 => (at(), 0..8_u8, turn()).prop_map(|(at, revoked, turn)| What::GraphDevices(at, revoked, turn)),
         5 => (at(), rarely(6), turn()).prop_map(|(at, after, turn)| What::Wraps(at, after, turn)),
         10 => rotate,
-        9 => (at(), vec(given(), 0..4)).prop_map(|(at, given)| What::Grant(at, given)),
+        9 => (at(), vec(given(), 0..4), size())
+            .prop_map(|(at, given, size)| What::Grant(at, given, size)),
         26 => (at(), pushing()).prop_map(|(at, pushing)| What::Push(at, pushing)),
         16 => pull,
         9 => put_blob(),
@@ -408,7 +434,12 @@ fn manner() -> impl Strategy<Value = Manner> {
         Slip::Failing,
     ];
     let slip = prop_oneof![30 => Just(Slip::None), 1 => select(slips)];
-    (form(), form(), slip).prop_map(|(form, accept, slip)| Manner { form, accept, slip })
+    (form(), form(), slip, rarely(8)).prop_map(|(form, accept, slip, spelling)| Manner {
+        form,
+        accept,
+        slip,
+        spelling,
+    })
 }
 
 fn change() -> impl Strategy<Value = Change> {

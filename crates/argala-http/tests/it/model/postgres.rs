@@ -11,8 +11,8 @@ use argala_testkit::{
 };
 
 use super::{
-    FEW_REQUESTS, ROOMY, SMALL, Settings, cases, drive::Setting, either_fault_of_a_revocation,
-    model_tests,
+    FEW_REQUESTS, ROOMY, SMALL, Settings, a_grant_of_too_many, cases, drive::Setting,
+    either_fault_of_a_revocation, model_tests,
 };
 
 /// A database of its own, which keeps the blobs too.
@@ -51,4 +51,9 @@ model_tests! { fresh,
 #[test]
 fn a_revocation_with_two_faults_is_told_either() {
     either_fault_of_a_revocation(fresh);
+}
+
+#[test]
+fn too_many_wraps_are_refused() {
+    a_grant_of_too_many(fresh);
 }

@@ -11,6 +11,7 @@ use super::{
     answer::Answer,
     call::{Call, Device},
     devices::{optional, test_device},
+    names::is_id,
     state::{Graph, Model, Record, Reply},
 };
 
@@ -77,6 +78,9 @@ impl Model {
         let mut ids = BTreeSet::new();
         for (at, record) in records.iter().enumerate() {
             if !ids.insert(string(&record["id"])) {
+                faults.push(Answer::invalid(&format!("records[{at}].id")));
+            }
+            if !is_id(string(&record["id"])) {
                 faults.push(Answer::invalid(&format!("records[{at}].id")));
             }
             if ciphertext(record).is_empty() && !is_deleted(record) {

@@ -5,11 +5,13 @@ use argala_wire::Sealed;
 use serde_json::{Value, json};
 
 use super::{
-    blobs::{content_digest, sha256},
     call::{Call, Device, Route, Slip},
     devices::test_device,
-    names::{ADDRESSES, SIZES, base64url, blob_id, content, every_device, mangled, pick},
-    ops::{Given, Item, Manner, Nearby, Pushing, Roster, Spot, Turn, What, Where, Who},
+    names::{
+        ADDRESSES, MEMBERS, SIZES, base64url, content, every_device, is_id, mangled, pick,
+        record_name,
+    },
+    ops::{Given, Item, Manner, Nearby, Pushing, Roster, Size, Spot, Turn, What, Where, Who},
     push::signature,
     state::{List, Model, storage_key},
 };
@@ -40,7 +42,7 @@ impl Script<'_> {
             .clone()
     }
 
-    fn address(&self, by: &Device, at: Where) -> String {
+    pub(super) fn address(&self, by: &Device, at: Where) -> String {
         let model = self.model;
         // Groups first: where several members meet, the most can happen.
         let good: Vec<_> = model
@@ -59,7 +61,7 @@ impl Script<'_> {
         found.unwrap_or_else(|| (*any).to_owned())
     }
 
-    fn key(&self, by: &Device, address: &str) -> String {
+    pub(super) fn key(&self, by: &Device, address: &str) -> String {
         // What is no address has no key; any will do for what is refused before it matters.
         storage_key(address, &by.member).unwrap_or_else(|| "g:none".to_owned())
     }
@@ -124,7 +126,7 @@ impl Script<'_> {
                 roster,
                 content,
             } => self.rotate(by, *at, *epoch, *roster, *content),
-            What::Grant(at, given) => self.grant(by, *at, given),
+            What::Grant(at, given, size) => self.grant(by, *at, given, *size),
             What::Push(at, pushing) => self.push(by, *at, pushing),
             What::Pull {
                 at,
@@ -154,6 +156,7 @@ impl Script<'_> {
         call.form = manner.form;
         call.accept = manner.accept;
         call.slip = suited(manner.slip, &call);
+        call.spelling = manner.spelling;
         call.seal()
     }
 
@@ -259,7 +262,7 @@ impl Script<'_> {
         call
     }
 
-    fn grant(&self, by: &Device, at: Where, given: &[Given]) -> Call {
+    fn grant(&self, by: &Device, at: Where, given: &[Given], size: Size) -> Call {
         let address = self.address(by, at);
         let key = self.key(by, &address);
         let model = self.model;
@@ -272,7 +275,7 @@ impl Script<'_> {
             .filter(|device| !holders.contains(device))
             .collect();
         let all = every_device();
-        let wraps: Vec<_> = given
+        let mut wraps: Vec<_> = given
             .iter()
             .map(|given| {
                 let owed = if given.any {
@@ -293,6 +296,24 @@ impl Script<'_> {
                 wrap
             })
             .collect();
+        let twice = wraps.first().cloned().filter(|_| size == Size::Twice);
+        wraps.extend(twice);
+        if let Some(last) = wraps.last_mut() {
+            match size {
+                Size::Empty => last["wrap"] = json!(""),
+                Size::Longest => last["wrap"] = base64url(vec![7; 4_096]),
+                Size::TooLong => last["wrap"] = base64url(vec![7; 4_097]),
+                Size::Usual | Size::Twice | Size::TooMany => {}
+            }
+        }
+        if size == Size::TooMany {
+            wraps.extend((0..=20_000_u32).map(|n| {
+                let mut wrap = Device::new(MEMBERS[0], &format!("device {n}")).value();
+                wrap["epoch"] = json!(current);
+                wrap["wrap"] = json!("AA");
+                wrap
+            }));
+        }
         let mut call = Call::new(by, Route::Grant(address));
         call.body = Some(json!({"wraps": wraps}));
         call
@@ -306,7 +327,8 @@ impl Script<'_> {
             .iter()
             .zip(0_u8..)
             .map(|(item, nth)| {
-                let id = format!("rec:{}", pushing.start.wrapping_add(nth) % 7);
+                let usual = format!("rec:{}", pushing.start.wrapping_add(nth) % 7);
+                let id = item.name.map_or(usual, record_name);
                 self.record(by, &key, &id, *item)
             })
             .collect();
@@ -327,8 +349,15 @@ impl Script<'_> {
         }
         let idempotency = match pushing.key {
             0 => None,
-            4 => Some("two words".to_owned()),
-            n => Some(format!("key/{n}")),
+            n @ 1..4 => Some(format!("key/{n}")),
+            4 => Some("~".repeat(128)),
+            5 => Some("!".to_owned()),
+            6 => Some("two words".to_owned()),
+            7 => Some(String::new()),
+            8 => Some("k".repeat(129)),
+            9 => Some("k".repeat(256)),
+            10 => Some("schlüssel".to_owned()),
+            _ => Some("tab\tbed".to_owned()),
         };
         let mut call =
             Call::new(by, Route::Push(address)).with_header("idempotency-key", idempotency);
@@ -357,7 +386,21 @@ impl Script<'_> {
             record["deleted"] = json!(true);
         }
         let generation = self.model.devices.get(by).map_or(0, |row| row.generation);
-        let signed = |record: &Value| signature(by, generation, key, record);
+        // What has no id cannot be signed: it is refused for that.
+        let named = |record: &Value, id: &str| {
+            let mut other = record.clone();
+            other["id"] = json!(id);
+            other
+        };
+        let signed = |record: &Value| {
+            let legal = is_id(id);
+            let record = if legal {
+                record.clone()
+            } else {
+                named(record, "none")
+            };
+            signature(by, generation, key, &record)
+        };
         let with = |name: &str, value: Value| {
             let mut other = record.clone();
             other[name] = value;
@@ -370,8 +413,15 @@ impl Script<'_> {
             // Good signatures of something else.
             4 => Some(signed(&with("epoch", json!(epoch.wrapping_add(1))))),
             5 => Some(signed(&with("deleted", json!(!deleted)))),
+            _ if !is_id(id) => Some(signed(&record)),
             6 => Some(signature(by, generation, "g:elsewhere", &record)),
             7 => Some(signature(by, 1 - generation, key, &record)),
+            8 => Some(signed(&named(&record, "rec:another"))),
+            9 => Some(signed(&with("ciphertext", base64url(b"another".to_vec())))),
+            10 => {
+                let other = Device::new(&by.member, &format!("{} too", by.device));
+                Some(signature(&other, generation, key, &record))
+            }
             _ => Some(signed(&record)),
         };
         if let Some(sig) = sig {
@@ -423,119 +473,6 @@ impl Script<'_> {
             )
             .with_header("if-none-match", known);
         self.paged(call, turn, List::Records, Some(&key), only)
-    }
-
-    fn put_blob(&self, by: &Device, what: &What) -> Call {
-        let What::PutBlob {
-            at,
-            blob,
-            content: number,
-            policy,
-            ttl,
-            digest,
-            length,
-        } = what
-        else {
-            panic!("only a blob is put");
-        };
-        let mut raw = content(*number, &SIZES[1..]);
-        let policy = [
-            None,
-            Some("keep"),
-            Some("expire"),
-            Some("deliver"),
-            Some("forever"),
-        ][usize::from(*policy)];
-        // Without a ttl nothing expires, and with one nothing is kept.
-        let needs_ttl = policy == Some("expire");
-        let ttl = match (ttl, needs_ttl) {
-            (0, true) => Some("3600"),
-            (0, false) => None,
-            (1, _) => Some("60"),
-            (2, _) => Some("31536000"),
-            (3, _) => Some("59"),
-            (4, _) => Some("31536001"),
-            (5, _) => Some("x"),
-            (6, _) => Some("7200"),
-            _ => None,
-        };
-        let digest = match digest {
-            1 => Some(content_digest(&raw)),
-            2 => Some(content_digest(b"something else")),
-            3 => Some("sha-256=nothing".to_owned()),
-            _ => None,
-        };
-        let length = match length {
-            1 => None,
-            2 => Some(raw.len() + 1),
-            _ => Some(raw.len()),
-        };
-        if let What::PutBlob { length: 3, .. } = what {
-            raw.push(1);
-        }
-        let mut call = Call::new(by, Route::PutBlob(self.address(by, *at), blob_id(*blob)))
-            .with_query("policy", policy.map(str::to_owned))
-            .with_query("ttl", ttl.map(str::to_owned))
-            .with_header("content-digest", digest)
-            .with_header("content-length", length.map(|length| length.to_string()));
-        call.raw = raw;
-        call
-    }
-
-    /// A blob that there is in a graph, or was until it expired; any id where there is none.
-    fn blob(&self, by: &Device, graph: &str, n: u8) -> String {
-        let key = self.key(by, graph);
-        let blobs = self.model.blobs.iter();
-        let there: Vec<_> = blobs.filter(|blob| blob.key == key).collect();
-        match pick(&there, n) {
-            Some(blob) if n < 3 => blob.id.clone(),
-            _ => blob_id(n),
-        }
-    }
-
-    fn get_blob(
-        &self,
-        by: &Device,
-        graph: String,
-        id: String,
-        head: bool,
-        range: u8,
-        known: u8,
-    ) -> Call {
-        let key = self.key(by, &graph);
-        let there = self
-            .model
-            .blobs
-            .iter()
-            .find(|blob| blob.key == key && blob.id == id);
-        let tag = there.map(|blob| format!("\"{}\"", sha256(&blob.bytes)));
-        let known = match known {
-            1 => tag,
-            2 => Some("*".to_owned()),
-            3 => Some("\"another\"".to_owned()),
-            _ => None,
-        };
-        let range = [
-            "",
-            "bytes=0-4",
-            "bytes=5-",
-            "bytes=-3",
-            "bytes=12-",
-            "bytes=0-1,3-4",
-            "bytes=-0",
-            "bytes=3-99999",
-        ][usize::from(range)];
-        let route = if head {
-            Route::HeadBlob
-        } else {
-            Route::GetBlob
-        };
-        Call::new(by, route(graph, id))
-            .with_header("if-none-match", known)
-            .with_header(
-                "range",
-                Some(range.to_owned()).filter(|range| !range.is_empty()),
-            )
     }
 }
 

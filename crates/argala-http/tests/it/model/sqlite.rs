@@ -7,8 +7,8 @@ use argala_sqlite::{Options, Sqlite};
 use argala_testkit::conformance::{Fresh, relay::RelayPorts};
 
 use super::{
-    FEW_REQUESTS, ROOMY, SMALL, Settings, cases, drive::Setting, either_fault_of_a_revocation,
-    meets, model_tests,
+    FEW_REQUESTS, ROOMY, SMALL, Settings, a_grant_of_too_many, cases, drive::Setting,
+    either_fault_of_a_revocation, meets, model_tests,
 };
 
 /// A database of its own, which keeps the blobs too. In memory where the system has a folder for
@@ -65,4 +65,9 @@ fn the_cases_meet_what_there_is() {
 #[test]
 fn a_revocation_with_two_faults_is_told_either() {
     either_fault_of_a_revocation(fresh);
+}
+
+#[test]
+fn too_many_wraps_are_refused() {
+    a_grant_of_too_many(fresh);
 }

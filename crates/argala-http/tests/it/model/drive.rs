@@ -182,14 +182,18 @@ impl Case {
                     3_661_019,
                     90_000_023,
                     2_700_000_029,
-                    7_900_000_031,
                 ];
                 let wait = waits[usize::from(*n) % waits.len()];
                 self.wait(Duration::from_millis(wait));
                 Ok(())
             }
             Op::Sweep => self.sweep().await,
+            Op::Season => {
+                self.wait(Duration::from_millis(7_900_000_031));
+                self.sweep().await
+            }
             Op::Month(group) => self.month(*group).await,
+            Op::Fetch(n) => self.fetch(*n).await,
             Op::Erase(gone) => self.erase(*gone).await,
         }
     }

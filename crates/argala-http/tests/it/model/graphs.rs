@@ -31,35 +31,65 @@ impl Model {
     }
 
     pub(super) fn graphs(&mut self, call: &Call) -> Vec<Answer> {
-        let member = call.by.member.clone();
         let limit = limit(call, 1_000);
         let cursor = self.cursor(call, List::Graphs, None, None);
-        let after = match cursor.expect("checked before").map(|cursor| &cursor.place) {
-            None => None,
-            Some(Place::Graph(after)) => after.clone(),
+        let places = match cursor.expect("checked before").map(|cursor| &cursor.place) {
+            None => vec![None],
+            Some(Place::Graph(after, passed)) => {
+                let passed = passed.iter().cloned().map(Some);
+                [after.clone()].into_iter().chain(passed).collect()
+            }
             Some(other) => panic!("{other:?} in a list of graphs"),
         };
+        let pages = places
+            .into_iter()
+            .map(|after| self.graphs_after(call, limit, after));
+        let pages: Vec<_> = pages.collect();
+        let in_all = |key: &String| pages.iter().all(|(told, _)| told.contains(key));
+        let told: BTreeSet<_> = pages.iter().flat_map(|(told, _)| told).cloned().collect();
+        let (looked, perhaps): (Vec<_>, Vec<_>) = told.into_iter().partition(in_all);
+        for key in looked {
+            self.look(&key);
+        }
+        for key in perhaps {
+            self.may_have_looked(&key);
+        }
+        pages.into_iter().map(|(_, answer)| answer).collect()
+    }
+
+    /// The page after a key, and which graphs are in it.
+    fn graphs_after(
+        &self,
+        call: &Call,
+        limit: usize,
+        after: Option<String>,
+    ) -> (Vec<String>, Answer) {
+        let member = &call.by.member;
         // The protocol leaves the order to the relay, which goes by the storage keys' bytes.
         let listed: Vec<_> = self
             .graphs
             .keys()
             .filter(|key| after.as_ref().is_none_or(|after| *key > after))
-            .filter(|key| self.is_listed(key, &member))
+            .filter(|key| self.is_listed(key, member))
             .cloned()
             .collect();
         let mut readable = listed.iter().filter_map(|key| {
-            let address = self.address_for(key, &member)?;
-            self.may(&member, &address)
-                .then_some((key.clone(), address))
+            let address = self.address_for(key, member)?;
+            self.may(member, &address).then_some((key.clone(), address))
         });
         let told: Vec<_> = readable.by_ref().take(limit).collect();
-        let more = readable.next().is_some();
+        let next = readable.next().map(|(key, _)| key);
+        let more = next.is_some();
         // A page that is the last has passed all that there is, what the member may not read now
         // included.
-        let place = if more {
-            told.last().map(|(key, _)| key.clone())
-        } else {
-            listed.last().cloned().or(after)
+        let place = match next {
+            Some(next) => {
+                let last = told.last().map(|(key, _)| key.clone());
+                let passed = listed.iter().filter(|key| Some(*key) > last.as_ref());
+                let passed = passed.take_while(|key| **key != next).cloned().collect();
+                Place::Graph(last, passed)
+            }
+            None => Place::Graph(listed.last().cloned().or(after), Vec::new()),
         };
         let summaries: Vec<_> = told
             .iter()
@@ -75,16 +105,14 @@ impl Model {
                 })
             })
             .collect();
-        for (key, _) in &told {
-            self.look(key);
-        }
-        vec![page(
+        let answer = page(
             json!({"graphs": summaries}),
             more,
             call,
             (List::Graphs, None),
-            Place::Graph(place),
-        )]
+            place,
+        );
+        (told.into_iter().map(|(key, _)| key).collect(), answer)
     }
 
     pub(super) fn graph(&mut self, key: &str, address: &str) -> Vec<Answer> {

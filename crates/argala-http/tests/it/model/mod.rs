@@ -216,6 +216,8 @@ where
             let step = case.step(op).await;
             step.map_err(|fault| format!("step {at}, {op:?}: {fault}"))?;
         }
+        let swept = case.sweep().await;
+        swept.map_err(|fault| format!("after the last step: {fault}"))?;
         let tally = std::mem::take(&mut case.tally);
         let end = case.end().await;
         end.map_err(|fault| format!("at the end: {fault}"))?;
@@ -284,10 +286,9 @@ const KINDS: &[&str] = &[
     "Sweep expired",
     "Sweep delivered",
     "Sweep requested",
-    "Sweep abandoned",
+    "Sweep a graph",
     "Sweep tombstones",
     "Erase requested",
-    "Erase expired",
     "Erase graph true",
     "Erase cut off",
     "Erase member whole",

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::{
     answer::{matches, unordered_matches},
+    call::{Call, Route},
     drive::{Case, index, told},
     erase::{Erasal, forgotten, is_theirs},
     names::{ADDRESSES, GROUPS, MEMBERS, pick},
@@ -92,6 +93,24 @@ impl Case {
         Ok(())
     }
 
+    /// Every device of the roster fetches a blob, one that is to be delivered if there is one; then
+    /// the sweep comes.
+    pub(super) async fn fetch(&mut self, n: u8) -> Result<(), String> {
+        let blobs = self.model.blobs.iter();
+        let blobs: Vec<_> = blobs.filter(|blob| blob.policy == "deliver").collect();
+        let Some(blob) = pick(&blobs, n) else {
+            return Ok(());
+        };
+        let (key, id) = (blob.key.clone(), blob.id.clone());
+        for by in self.model.roster(&key) {
+            if let Some(address) = self.model.address_for(&key, &by.member) {
+                let call = Call::new(&by, Route::GetBlob(address, id.clone()));
+                self.ask(call).await?;
+            }
+        }
+        self.sweep().await
+    }
+
     pub(super) async fn sweep(&mut self) -> Result<(), String> {
         let want = self.model.sweep();
         let swept = self.sweep.pass().await;
@@ -114,6 +133,9 @@ impl Case {
         }
         if swept.tombstones > 0 {
             self.count("Sweep tombstones".to_owned());
+        }
+        if swept.abandoned > 0 {
+            self.count("Sweep a graph".to_owned());
         }
         for event in &left {
             self.count_forgotten("Sweep", event);
@@ -142,7 +164,9 @@ impl Case {
         match gone {
             Gone::Member { n, leaves } => self.erase_member(member(n), leaves).await,
             Gone::Graph { n, steps } => {
-                let there: Vec<_> = self.model.graphs.keys().rev().cloned().collect();
+                // Those with blobs first: theirs is the longer way.
+                let mut there: Vec<_> = self.model.graphs.keys().rev().cloned().collect();
+                there.sort_by_key(|key| self.model.blobs.iter().all(|blob| blob.key != *key));
                 let any = || storage_key(pick(&ADDRESSES[..6], n)?, MEMBERS[0]);
                 let key = pick(&there, n).cloned().or_else(any);
                 let key = key.ok_or("there are no addresses")?;

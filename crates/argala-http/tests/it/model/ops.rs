@@ -21,6 +21,10 @@ pub(super) enum Op {
     Sweep,
     /// A group loses everybody, and a month goes by with a sweep on each day.
     Month(u8),
+    /// Three months go by, for which tombstones are kept, and then the sweep comes round.
+    Season,
+    /// All who may fetch a blob, and then the sweep comes round.
+    Fetch(u8),
     /// An operator erases.
     Erase(Gone),
 }
@@ -390,7 +394,12 @@ fn what() -> impl Strategy<Value = What> {
         at(),
         some_blob(),
         yes(25),
-        prop_oneof![4 => Just(0_u8), 3 => 0..17_u8, 1 => 17..51_u8],
+        prop_oneof![
+            8 => Just(0_u8),
+            6 => 0..17_u8,
+            1 => select(vec![4_u8, 6, 16]),
+            2 => 17..51_u8,
+        ],
         rarely(7),
     )
         .prop_map(|(at, blob, head, range, known)| What::GetBlob {
@@ -452,7 +461,7 @@ fn change() -> impl Strategy<Value = Change> {
 }
 
 fn gone() -> impl Strategy<Value = Gone> {
-    let steps = prop_oneof![2 => Just(None), 1 => (0..5_u8).prop_map(Some)];
+    let steps = prop_oneof![2 => Just(None), 2 => Just(Some(0)), 1 => (1..5_u8).prop_map(Some)];
     prop_oneof![
         3 => (0..3_u8, yes(60)).prop_map(|(n, leaves)| Gone::Member { n, leaves }),
         2 => (0..8_u8, steps).prop_map(|(n, steps)| Gone::Graph { n, steps }),
@@ -470,10 +479,11 @@ fn op() -> impl Strategy<Value = Op> {
         28 => any::<u8>().prop_map(Op::Again),
         20 => change().prop_map(Op::Directory),
         24 => (0..8_u8).prop_map(Op::Wait),
-        3 => Just(Op::Wait(8)),
+        4 => Just(Op::Season),
         12 => Just(Op::Sweep),
         1 => (0..2_u8).prop_map(Op::Month),
-        6 => gone().prop_map(Op::Erase),
+        4 => any::<u8>().prop_map(Op::Fetch),
+        12 => gone().prop_map(Op::Erase),
     ]
 }
 

@@ -206,8 +206,9 @@ pub(super) enum List {
 pub(super) enum Place {
     /// The last item's (registration, id); none before the first.
     Device(Option<(i64, String)>),
-    /// The last item's key.
-    Graph(Option<String>),
+    /// The last item's key, and those behind it that could not be read then: the page may have
+    /// passed any number of them.
+    Graph(Option<String>, Vec<String>),
     /// The last item.
     GraphDevice(Option<Device>),
     Epoch(u64),

@@ -10,8 +10,8 @@
 //! - [`Interposed`]: a port with a test in between, which fails, loses or holds up what it likes.
 //! - [`conformance`]: the suites, stamped by [`store_conformance!`], [`race_conformance!`],
 //!   [`directory_conformance!`], [`blob_conformance!`], [`limiter_conformance!`],
-//!   [`counter_conformance!`], [`poke_conformance!`], [`relay_conformance!`] and
-//!   [`interleaving_conformance!`].
+//!   [`counter_conformance!`], [`poke_conformance!`], [`relay_conformance!`],
+//!   [`interleaving_conformance!`] and [`statements_conformance!`].
 //!
 //! A dev-dependency only, never published. Everything here panics where an adapter breaks its
 //! contract: the panic is the report.

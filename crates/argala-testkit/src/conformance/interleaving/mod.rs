@@ -182,29 +182,37 @@ impl Pairs {
 async fn at_calls(fresh: Fresh<Replica>, first: &[Write]) {
     let mut pairs = Pairs::of(fresh);
     for &first in first {
+        let others = first.others();
         let mut waits = 0;
-        for second in first.others() {
+        for &second in &others {
             let kinds: [fn(usize) -> Stop; 2] = [Stop::Call, Stop::Wait];
             let counts = pairs.meet(first, second, &kinds).await;
             assert!(counts[0].held_up > 4, "{first:?} calls ports");
             waits += counts[1].held_up;
         }
-        assert!(waits > 0, "{first:?} waits for more than its ports");
+        // Most wait once, for the task that does the work.
+        let least = if first.waits_more_than_once() {
+            others.len()
+        } else {
+            0
+        };
+        assert!(waits > least, "{first:?} waits for more than its ports");
     }
 }
 
 /// `first`, held up within the store, beside each other write.
 async fn at_statements(fresh: Fresh<Replica>, first: &[Write]) {
     let mut pairs = Pairs::of(fresh);
+    // Somebody waits, but not for each: what finds nothing holds nothing.
+    let mut awaited = 0;
     for &first in first {
-        let mut awaited = 0;
         for second in first.others_within_the_store() {
             let counts = pairs.meet(first, second, &[Stop::Statement]).await;
             assert!(counts[0].held_up > 0, "{first:?} has statements");
             awaited += counts[0].awaited;
         }
-        assert!(awaited > 0, "{first:?} holds locks that others wait for");
     }
+    assert!(awaited > 0, "{first:?} hold locks that others wait for");
 }
 
 macro_rules! cases {

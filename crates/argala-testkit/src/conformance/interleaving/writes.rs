@@ -179,6 +179,11 @@ impl Write {
         }
     }
 
+    /// For the thread that verifies signatures, or between batches.
+    pub(super) const fn waits_more_than_once(self) -> bool {
+        matches!(self, Self::Push | Self::Sweep)
+    }
+
     pub(super) const fn is_sweep(self) -> bool {
         matches!(self, Self::Sweep | Self::SweepOld | Self::SweepAbandoned)
     }

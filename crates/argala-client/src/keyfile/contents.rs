@@ -453,6 +453,34 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_taken_from_those_who_were_listed_or_gave_before() {
+        let mut contents = contents();
+        let other = DeviceRef {
+            device_id: DeviceId::new("phone").expect("legal"),
+            ..contents.device.clone()
+        };
+        let keys = DeviceKeys::generate().public();
+        contents.see(&other, DeviceKind::Device, &keys);
+        assert!(
+            contents.may_give(&other),
+            "whoever has just come knows nobody"
+        );
+        let graph = "g:acme".parse().expect("legal");
+        contents.add_key(&graph, 1, GraphKey::generate(), 1);
+        assert!(!contents.may_give(&other));
+        contents.note_giver(&other);
+        assert!(contents.may_give(&other));
+        contents.forget(&other);
+        contents.see(&other, DeviceKind::Device, &keys);
+        assert!(!contents.may_give(&other), "it is a new one now");
+        contents
+            .known_device_mut(&other)
+            .expect("on record")
+            .announced = true;
+        assert!(contents.may_give(&other));
+    }
+
+    #[test]
     fn no_counter_is_given_out_twice() {
         let mut contents = contents();
         assert_eq!(contents.take_counters(3), 1);

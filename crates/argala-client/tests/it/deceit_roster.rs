@@ -425,12 +425,12 @@ async fn what_the_relay_told_as_revoked_does_not_come_back() {
     sam.session.rotate(&acme()).await.expect("rotates");
     let name = device_ref("sam", "old");
     sam.session.revoke(&name.device_id).await.expect("revokes");
-    // Sam's phone was shown its own devices.
-    phone.session.own_devices().await.expect("told");
-    its_return_is_noticed(&world, &mut phone, old.clone()).await;
     // Alex was told why a rotation is owed.
     alex.session.rotate(&acme()).await.expect("rotates");
-    its_return_is_noticed(&world, &mut alex, old).await;
+    its_return_is_noticed(&world, &mut alex, old.clone()).await;
+    // Now none is, and Sam's phone was shown its own devices.
+    phone.session.own_devices().await.expect("told");
+    its_return_is_noticed(&world, &mut phone, old).await;
 }
 
 #[tokio::test]

@@ -283,7 +283,8 @@ impl World {
     pub(crate) async fn again(&self, member: &str, device: &str) -> Device {
         let client = self.client(&device_ref(member, device));
         let path = self.key_file(member, device);
-        let session = Session::open(client, &path, Duration::ZERO).await;
+        // A command that another test has just started holds the lock as well until it is itself.
+        let session = Session::open(client, &path, Duration::from_secs(10)).await;
         Device::of(session.expect("opens"))
     }
 

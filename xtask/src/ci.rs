@@ -89,8 +89,12 @@ pub(crate) fn run() -> Result<()> {
     outcome
 }
 
-/// Downloads what the lock file names, and fails if the manifests ask for something else.
+/// Downloads what the lock files name, and fails if the manifests ask for something else. The fuzz
+/// targets' programs are a workspace of their own, which no other step looks at.
 fn fetch() -> Result<()> {
     run_command(cargo(&["fetch", "--locked"])?)
-        .context("Cargo.lock must be committed together with the manifests it follows from")
+        .context("Cargo.lock must be committed together with the manifests it follows from")?;
+    run_command(cargo(&["fetch", "--locked", "--manifest-path", "fuzz/Cargo.toml"])?).context(
+        "fuzz/Cargo.lock, too, must follow the manifests: `cargo fetch --manifest-path fuzz/Cargo.toml`",
+    )
 }

@@ -5,6 +5,7 @@
 
 mod crates;
 mod files;
+mod fuzz;
 mod known_bugs;
 mod missing;
 mod repository;

@@ -84,9 +84,12 @@ Needs python3 with its venv; the first run fetches two libraries.")]
     #[command(after_help = "Examples:
   cargo xtask fuzz                       every target, a minute each
   cargo xtask fuzz requests --seconds 600
+  cargo xtask fuzz --keep                and keep what reached code that no seed reaches
 
-The first run builds cargo-fuzz into the `tools` folder of the target folder. What is found lies in
-fuzz/artifacts; a copy of it in fuzz/corpus/TARGET runs in every test run from then on.")]
+The first run builds cargo-fuzz into the `tools` folder of the target folder. What breaks a target
+lies in fuzz/artifacts; a copy of it in fuzz/corpus/TARGET runs in every test run from then on. What
+reaches new code gathers in the `fuzz-corpus` folder of the target folder, from run to run; --keep
+copies the least of it that reaches as much, small inputs alone, into fuzz/corpus, to be committed.")]
     Fuzz(fuzz::Options),
     /// Look for what a short run does not find: model, folder sync, fuzzing, kills, benchmarks.
     #[command(after_help = "Examples:

@@ -56,7 +56,8 @@ fn the_corpus_stays_small() {
         let seeds = corpus(name);
         let of_ours = seeds.iter().filter(|(seed, _)| !is_find(seed)).count();
         assert!((3..=60).contains(&of_ours), "{name} has {of_ours} seeds");
-        assert!(seeds.len() <= 400, "{name} has {} seeds", seeds.len());
+        // Of libFuzzer's, `cargo xtask fuzz --keep` keeps two hundred.
+        assert!(seeds.len() <= 260, "{name} has {} seeds", seeds.len());
         for (seed, bytes) in seeds {
             assert!(bytes.len() <= 4_096, "{name}/{seed} is large");
         }

@@ -147,6 +147,17 @@ fn answers() {
     };
     let atomic = Json.encode(&atomic);
     post(12, "problem-push", &format!("{GRAPH}/push"), atomic);
+    let deletion = PushRequest {
+        records: vec![laptop.tombstone(&key, "a", 1)],
+        ..PushRequest::default()
+    };
+    post(
+        8,
+        "push-deleted",
+        &format!("{GRAPH}/push"),
+        Json.encode(&deletion),
+    );
+    get(9, "pull-deleted", &format!("{GRAPH}/pull"));
     let none = Json.encode(&RotateRequest {
         epoch: 2,
         wraps: vec![phone.rotate_wrap("x"), tablet.rotate_wrap("x")],
@@ -182,6 +193,8 @@ fn answers() {
     keep_answer(8, "push-grown", Json, grown);
     let padded = br#"{"blobId":"0123456789abcdef","size":1,"sha256":"Zg==","policy":"keep","expiresAt":null}"#;
     keep_answer(10, "blob-padded", Json, padded);
+    let to_the_millisecond = br#"{"blobId":"0123456789abcdef","size":1,"sha256":"Zg","policy":"expire","expiresAt":"2026-01-01T00:00:59.999Z"}"#;
+    keep_answer(10, "blob-millisecond", Json, to_the_millisecond);
     let tight = br#"{"blobId":"0123456789abcde","size":1,"sha256":"Zg","policy":"keep"}"#;
     keep("answers", "no-blob", &[b"\x0a", &tight[..]].concat());
 }
@@ -305,8 +318,16 @@ fn headers() {
     }
 }
 
+/// What may stand in a name and has a meaning elsewhere, but for `%` and `:`.
+const PUNCTUATION: &str = "!\"#$&'()*+,-./;<=>?@[\\]^_`{|}~";
+
 #[test]
 fn names() {
+    keep("ids", "punctuation", format!("{PUNCTUATION}%:").as_bytes());
+    let group = format!("x\ng:{PUNCTUATION}%:");
+    keep("graphs", "punctuation", group.as_bytes());
+    let group = format!("g:{PUNCTUATION}%25%3A");
+    keep("storage_keys", "punctuation", group.as_bytes());
     for (name, text) in [
         ("plain", "sam"),
         ("host", "auth0|42"),
@@ -326,6 +347,7 @@ fn names() {
         ("pair", "sam\nd:alex"),
         ("own", "a:b%\nd:a:b%"),
         ("no-kind", "x\nx:y"),
+        ("no-upper-case", "x\nD:y"),
         ("no-id", "x\nd:"),
     ] {
         keep("graphs", name, text.as_bytes());

@@ -282,7 +282,6 @@ const KINDS: &[&str] = &[
     "Pull more",
     "Pull rotationOwed",
     "Pull cursor_invalid ahead",
-    "Pull cursor_invalid expired",
     "Sweep expired",
     "Sweep delivered",
     "Sweep requested",

@@ -146,14 +146,19 @@ impl Write {
         others
     }
 
-    /// Those that have something to do with what it locks in a database, or with what it waits for.
+    /// Those that may wait for what it locks in a database. Of a sweep, which has many statements, a
+    /// few.
     pub(super) fn others_within_the_store(self) -> Vec<Self> {
         let mut others = self.others();
         if self.is_sweep() {
             others.retain(|other| {
-                !matches!(
+                matches!(
                     other,
-                    Self::Rotate | Self::Revoke | Self::Grant | Self::DeleteNew
+                    Self::Push
+                        | Self::PutNew
+                        | Self::DeleteThere
+                        | Self::DeleteDelivered
+                        | Self::Sweep
                 )
             });
         }

@@ -167,7 +167,7 @@ fn compiler(mut command: Command) -> Result<Command> {
 }
 
 /// The tool itself, built on first use.
-fn cargo_fuzz() -> Result<std::path::PathBuf> {
+fn cargo_fuzz() -> Result<PathBuf> {
     let tools = target_directory()?
         .join("tools")
         .join(format!("cargo-fuzz-{VERSION}"));

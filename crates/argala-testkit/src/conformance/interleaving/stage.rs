@@ -252,7 +252,7 @@ impl Stage {
     /// waits for a lock of the first, the first goes on when that is seen.
     pub(super) async fn held_up(self, first: Write, second: Write) -> ((Seen, Rest), HeldUp) {
         self.set().await;
-        let stage = Arc::new(self);
+        let (stage, writes) = (Arc::new(self), [first, second]);
         for side in [&stage.first, &stage.second] {
             side.statements.belong_to(Some(&side.gate));
         }
@@ -295,6 +295,18 @@ impl Stage {
             Some(told) => told,
             None => two.await.expect("it does not panic"),
         };
+        let mut told = [
+            (writes[0], &stage.first, first),
+            (writes[1], &stage.second, second),
+        ];
+        for (write, side, told) in &mut told {
+            // A sweep passes over what another has locked, and finds it the next time.
+            if held_up == HeldUp::Awaited && write.is_sweep() {
+                let again = stage.told(write.run(&stage, side).await);
+                told.events.extend(again.events);
+            }
+        }
+        let [first, second] = told.map(|(_, _, told)| told);
         for side in [&stage.first, &stage.second] {
             side.statements.belong_to(None);
         }

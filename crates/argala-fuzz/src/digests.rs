@@ -46,8 +46,10 @@ fn names_ours(line: &str) -> bool {
     !line.contains(['"', '(']) && line.split(',').any(ours)
 }
 
-/// The members: keys, and the bytes of those that are byte sequences.
-fn dictionary(line: &str) -> Option<Vec<(&str, Option<Vec<u8>>)>> {
+/// A key, and the bytes of a byte sequence.
+type Member<'a> = (&'a str, Option<Vec<u8>>);
+
+fn dictionary(line: &str) -> Option<Vec<Member<'_>>> {
     let mut text = Text(line.trim_matches(' '));
     let mut members = Vec::new();
     while !text.0.is_empty() {

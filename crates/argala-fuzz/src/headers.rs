@@ -155,12 +155,12 @@ fn put(relay: &Small, headers: &Headers<'_>) -> u16 {
 fn is_octets(headers: &Headers<'_>) -> bool {
     let coded = lines(headers, "content-encoding")
         .iter()
-        .any(|coding| coding.to_ascii_lowercase() != "identity");
+        .any(|coding| !coding.eq_ignore_ascii_case("identity"));
     let octets = match lines(headers, "content-type")[..] {
         [] => true,
         [one] => {
             let essence = one.split(';').next().unwrap_or_default().trim();
-            one.is_ascii() && essence.to_ascii_lowercase() == "application/octet-stream"
+            one.is_ascii() && essence.eq_ignore_ascii_case("application/octet-stream")
         }
         _ => false,
     };

@@ -33,7 +33,7 @@ pub(crate) fn wanted(headers: &[(&str, &str)], size: usize, tag: &str) -> Wanted
         return Wanted::Whole;
     };
     let blank = |c| c == ' ' || c == '\t';
-    if unit.trim_matches(blank).to_ascii_lowercase() != "bytes" {
+    if !unit.trim_matches(blank).eq_ignore_ascii_case("bytes") {
         return Wanted::Whole;
     }
     let ends: Vec<&str> = set.trim_matches(blank).split('-').collect();

@@ -450,7 +450,9 @@ async fn a_blob_that_was_touched_or_swapped_is_shown() {
     }
     let api = world.client(&device_ref("sam", "laptop"));
     let other = sealed(&api, &BlobId::new(two).expect("an id")).await;
-    let changes: [fn(&mut Vec<u8>, &[u8]); 3] = [
+    // What becomes of the bytes, given those of the other blob.
+    type Change = fn(&mut Vec<u8>, &[u8]);
+    let changes: [Change; 3] = [
         |bytes, other| *bytes = other.to_vec(),
         |bytes, _| *bytes.last_mut().expect("some") ^= 1,
         // An epoch that there is not, which is no reason to wait for its key.

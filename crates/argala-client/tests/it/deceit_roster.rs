@@ -101,7 +101,7 @@ async fn a_device_that_the_relay_slips_in_gets_no_key_before_it_was_shown() {
         assert!(matches!(&error, Error::Unlisted(who) if *who == [ghost.clone()]));
         let granted = sam.session.grant(&acme(), None).await.expect("grants");
         assert!(granted.to.is_empty());
-        assert_eq!(granted.unlisted, [ghost.clone()]);
+        assert_eq!(granted.unlisted, std::slice::from_ref(&ghost));
         let named = [ghost.clone()];
         let error = sam.session.grant(&acme(), Some(&named)).await;
         assert!(matches!(error, Err(Error::Unlisted(who)) if who == named));
@@ -356,7 +356,7 @@ async fn its_return_is_noticed(world: &World, device: &mut Device, old: Value) {
     let listed = device.look(&acme()).await;
     let back = listed.iter().filter(|seen| seen.returned);
     let back: Vec<_> = back.map(|seen| seen.device.to_ref()).collect();
-    assert_eq!(back, [name.clone()]);
+    assert_eq!(back, std::slice::from_ref(&name));
     let error = device.session.rotate(&acme()).await.expect_err("refuses");
     assert!(matches!(error, Error::Returned(_)), "{error}");
     nothing_was_sealed(world);

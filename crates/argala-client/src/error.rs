@@ -33,9 +33,11 @@ pub enum Error {
     /// make it again does no harm (protocol, section 6).
     #[error("the relay cannot be reached: {0}")]
     Offline(String),
-    /// The device has no key of the graph's current epoch; another device must grant it.
+    /// The device has no key of the graph's current epoch to write under. Another device must grant
+    /// it; or its giver was never listed here; or that was revoked, and a rotation makes a new one.
     #[error(
-        "this device has no key of the current epoch of {graph}; ask another device to grant it"
+        "this device has no key of the current epoch of {graph} to write under; list the graph's \
+         devices, ask another to grant it, or rotate"
     )]
     KeysBehind {
         /// The graph.

@@ -93,6 +93,9 @@ pub struct EpochKey {
     pub key: GraphKey,
     /// The first seq that the epoch could carry.
     pub first_seq: u64,
+    /// Whether nothing is to be sealed under it any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_read: bool,
 }
 
 /// A device as it was when it was first seen.
@@ -221,10 +224,28 @@ impl Contents {
     /// Keeps a key. One that is there already is left: an epoch has one key.
     pub fn add_key(&mut self, graph: &StorageKey, epoch: u64, key: GraphKey, first_seq: u64) {
         let graph = self.graphs.entry(graph.clone()).or_default();
-        graph
-            .epochs
-            .entry(epoch)
-            .or_insert(EpochKey { key, first_seq });
+        graph.epochs.entry(epoch).or_insert(EpochKey {
+            key,
+            first_seq,
+            only_read: false,
+        });
+    }
+
+    /// Seals nothing under an epoch's key from now on: a device that was revoked gave it, and may
+    /// have made it after that, for itself and a relay that let it.
+    pub fn only_read(&mut self, graph: &StorageKey, epoch: u64) {
+        let graph = self.graphs.get_mut(graph);
+        if let Some(key) = graph.and_then(|graph| graph.epochs.get_mut(&epoch)) {
+            key.only_read = true;
+        }
+    }
+
+    /// Whether the key of an epoch is here and may be sealed under.
+    #[must_use]
+    pub fn may_seal(&self, graph: &StorageKey, epoch: u64) -> bool {
+        let graph = self.graphs.get(graph);
+        let key = graph.and_then(|graph| graph.epochs.get(&epoch));
+        key.is_some_and(|key| !key.only_read)
     }
 
     /// Whether a key may be taken from a device: one that was listed, or that has given one

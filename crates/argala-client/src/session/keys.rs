@@ -90,7 +90,8 @@ impl Session {
             }
             let giver = self.keys_of(graph, &wrap.by).await?;
             // Else the relay could make up a device and, in its name, a key to write under.
-            if giver.is_some() && !self.file.contents().may_give(&wrap.by) {
+            let may_give = self.knows_nobody || self.file.contents().may_give(&wrap.by);
+            if giver.is_some() && !may_give {
                 self.tell(&Event::WrapHeld {
                     graph: graph.clone(),
                     epoch: wrap.epoch,
@@ -121,7 +122,12 @@ impl Session {
             let contents = self.file.contents_mut();
             for (wrap, graph_key) in fresh {
                 contents.add_key(&key, wrap.epoch, graph_key, wrap.first_seq);
-                contents.note_giver(&wrap.by);
+                if contents.is_revoked(&wrap.by) && !self.knows_nobody {
+                    // There will be no other key of this epoch to read with.
+                    contents.only_read(&key, wrap.epoch);
+                } else {
+                    contents.note_giver(&wrap.by);
+                }
             }
             self.file.save()?;
         }
@@ -160,7 +166,7 @@ impl Session {
     /// `None` where it has not been told the epoch.
     pub(super) fn is_behind(&self, key: &StorageKey) -> Option<bool> {
         let epoch = self.graphs.get(key)?.epoch?;
-        Some(epoch > 0 && self.file.contents().key(key, epoch).is_none())
+        Some(epoch > 0 && !self.file.contents().may_seal(key, epoch))
     }
 
     /// The epoch to seal under, or `None` where the device cannot write: the graph has no key, or
@@ -173,7 +179,8 @@ impl Session {
         let key = self.storage_key(graph);
         let usable = |session: &Self| {
             let epoch = session.graphs.get(&key)?.epoch.filter(|&epoch| epoch > 0)?;
-            session.file.contents().key(&key, epoch).map(|_| epoch)
+            let contents = session.file.contents();
+            contents.may_seal(&key, epoch).then_some(epoch)
         };
         let mut epoch = usable(self);
         if fresh || epoch.is_none() {

@@ -60,6 +60,9 @@ pub struct Session {
     progress: Option<ProgressFn>,
     limits: Option<Limits>,
     graphs: HashMap<StorageKey, Graph>,
+    /// Whether it takes keys from whoever gives them, since nobody was ever there to be shown
+    /// devices: that of a recovery code.
+    knows_nobody: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -131,6 +134,7 @@ impl Session {
             progress: None,
             limits: None,
             graphs: HashMap::new(),
+            knows_nobody: false,
         })
     }
 

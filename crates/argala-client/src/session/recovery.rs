@@ -80,10 +80,17 @@ impl Session {
         }
         let keys = derive(code, device).await?;
         // On record before the relay is asked, so that no other keys pass for it.
+        let was_known = self.file.contents().known_device(device).is_some();
         self.vouch_for(device, DeviceKind::Recovery, &keys.public());
         self.file.save()?;
-        api.register(&keys.registration(device, DeviceKind::Recovery, None))
-            .await?;
+        let registration = keys.registration(device, DeviceKind::Recovery, None);
+        let registered = api.register(&registration).await;
+        if matches!(registered, Err(Error::Relay(_))) && !was_known {
+            // It is not there, and the next code that takes this name has other keys.
+            self.file.contents_mut().forget(device);
+            self.file.save()?;
+        }
+        registered?;
         give_all(self, device).await
     }
 
@@ -136,7 +143,8 @@ impl Session {
         let keys = derive(code, recovery).await?;
         let file = KeyFile::in_memory(recovery.clone(), DeviceKind::Recovery, keys);
         let mut giver = Self::over(api.clone(), file)?;
-        // The giver knows nobody. This device it need not take on trust.
+        // This device need not be taken on trust.
+        giver.knows_nobody = true;
         let me = self.file.device().clone();
         giver.vouch_for(&me, self.kind(), &self.file.keys().public());
         let grants = give_all(&mut giver, &me).await?;

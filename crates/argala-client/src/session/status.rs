@@ -95,7 +95,7 @@ impl Session {
             self.hear_epoch(&summary.graph_id, &key, summary.epoch)?;
             // A wrap that has come is no key here yet.
             let lacks = |session: &Self| {
-                summary.epoch > 0 && session.file.contents().key(&key, summary.epoch).is_none()
+                summary.epoch > 0 && !session.file.contents().may_seal(&key, summary.epoch)
             };
             if lacks(self) && !summary.behind {
                 self.refresh_keys(&summary.graph_id).await?;

@@ -321,6 +321,32 @@ async fn a_key_from_a_newcomer_waits_until_that_was_listed() {
     assert_eq!((status.rejected(), status.behind().count()), (0, 0));
 }
 
+#[tokio::test]
+async fn nothing_is_sealed_under_a_key_that_a_revoked_device_gave() {
+    let world = World::new().await;
+    let (mut sam, _) = world.pair().await;
+    let mut phone = world.device("sam", "phone").await;
+    sam.look(&acme()).await;
+    sam.session.grant(&acme(), None).await.expect("grants");
+    phone.pull(&acme()).await;
+    phone.look(&acme()).await;
+    phone.session.rotate(&acme()).await.expect("rotates");
+    phone.say(&acme(), "a", "by the phone").await;
+    let name = phone.name();
+    sam.session.revoke(&name.device_id).await.expect("revokes");
+    // There will be no other key to read it with.
+    let walk = sam.pull(&acme()).await;
+    assert_eq!(walk.texts(), [("a".to_owned(), "by the phone".to_owned())]);
+    for _ in 0..2 {
+        let status = sam.session.status().await.expect("told");
+        assert_eq!(status.behind().count(), 1);
+    }
+    sam.session.rotate(&acme()).await.expect("rotates");
+    let status = sam.session.status().await.expect("told");
+    assert_eq!(status.behind().count(), 0);
+    sam.say(&acme(), "b", "without the phone").await;
+}
+
 /// A device of Sam's that was revoked, as the relay tells it.
 async fn revoked(world: &World, sam: &Device) -> Value {
     let old = world.device("sam", "old").await;

@@ -65,6 +65,59 @@ async fn a_code_on_paper_brings_everything_back() {
 }
 
 #[tokio::test]
+async fn a_code_brings_back_what_several_devices_gave_it() {
+    let world = World::new().await;
+    let (mut sam, mut alex) = world.pair().await;
+    sam.session.rotate(&graph("d:sam")).await.expect("rotates");
+    let code = RecoveryCode::generate();
+    let name = device_ref("sam", "recovery-1");
+    let api = world.client(&name);
+    let created = sam.session.create_recovery(&code, &name, &api).await;
+    created.expect("creates");
+    // A later epoch of one graph, and another graph, which comes first.
+    alex.look(&acme()).await;
+    alex.session.rotate(&acme()).await.expect("rotates");
+    alex.say(&acme(), "a", "epoch 2").await;
+    alex.look(&graph("d:sam")).await;
+    alex.session.rotate(&graph("d:sam")).await.expect("rotates");
+    sam.pull(&acme()).await;
+    let laptop = sam.name().device_id;
+    drop(sam);
+
+    let mut new = world.device("sam", "new-laptop").await;
+    // Whose keys the code has is no matter of theirs.
+    new.session.revoke(&laptop).await.expect("revokes");
+    let found = new.session.find_recovery(&code).await.expect("found");
+    let recovered = new.session.restore(&code, &found, &api).await;
+    let recovered = recovered.expect("restores");
+    assert!(recovered.grants.failed.is_empty(), "{recovered:?}");
+    let mut graphs: Vec<String> = recovered.graphs.iter().map(ToString::to_string).collect();
+    graphs.sort();
+    assert_eq!(graphs, ["d:alex", "d:sam", "g:acme"]);
+    assert_eq!(
+        new.pull(&acme()).await.texts(),
+        [("a".to_owned(), "epoch 2".to_owned())]
+    );
+}
+
+#[tokio::test]
+async fn a_code_that_was_refused_stands_in_no_others_way() {
+    let world = World::new().await;
+    let (mut sam, _) = world.pair().await;
+    let name = device_ref("sam", "recovery-1");
+    let nobody = world.client(&device_ref("alex", "phone"));
+    let refused = RecoveryCode::generate();
+    let created = sam.session.create_recovery(&refused, &name, &nobody).await;
+    assert!(matches!(created, Err(Error::Relay(_))), "{created:?}");
+    let code = RecoveryCode::generate();
+    let api = world.client(&name);
+    let created = sam.session.create_recovery(&code, &name, &api).await;
+    assert!(created.expect("creates").failed.is_empty());
+    sam.look(&acme()).await;
+    sam.session.rotate(&acme()).await.expect("rotates");
+}
+
+#[tokio::test]
 async fn another_code_and_another_members_code_find_nothing() {
     let world = World::new().await;
     let (mut sam, mut alex) = world.pair().await;

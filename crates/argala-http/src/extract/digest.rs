@@ -75,6 +75,24 @@ const fn is_key(c: char) -> bool {
 /// where it is ours, so that no more than its end is looked for.
 fn item(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
+    if bytes.first()? != &b'(' {
+        return bare_item(text);
+    }
+    // Of items and no lists: whoever nests them would have the stack for as deep as they like.
+    let mut at = 1;
+    loop {
+        match bytes.get(at)? {
+            b')' => return Some(at + 1),
+            b' ' => at += 1,
+            b';' => at = bytes.len() - parameters(text.get(at..)?)?.len(),
+            _ => at += bare_item(text.get(at..)?)?,
+        }
+    }
+}
+
+/// The same of an item that is no list.
+fn bare_item(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
     match bytes.first()? {
         b':' => {
             let end = 1 + bytes[1..].iter().position(|b| !is_base64(*b))?;
@@ -92,17 +110,6 @@ fn item(text: &str) -> Option<usize> {
                     b'"' => return Some(at + 1),
                     b'\\' => at += 2,
                     _ => at += 1,
-                }
-            }
-        }
-        b'(' => {
-            let mut at = 1;
-            loop {
-                match bytes.get(at)? {
-                    b')' => return Some(at + 1),
-                    b' ' => at += 1,
-                    b';' => at = bytes.len() - parameters(text.get(at..)?)?.len(),
-                    _ => at += item(text.get(at..)?)?,
                 }
             }
         }
@@ -155,7 +162,7 @@ fn parameters(text: &str) -> Option<&str> {
         }
         rest = &tail[key_end..];
         if let Some(value) = rest.strip_prefix('=') {
-            rest = value.get(item(value)?..)?;
+            rest = value.get(bare_item(value)?..)?;
         }
     }
     Some(rest)
@@ -215,6 +222,8 @@ mod tests {
             &format!("SHA-256=:{OF_NOTHING}:"),
             "=",
             "a=(",
+            "a=((b))",
+            "a=b;c=(d)",
             // A value that goes on until the next one would hide that there is ours to check.
             "md5=:AAAA, sha-256=:",
             &format!("md5=:AAAA, sha-256=:,x=:{OF_NOTHING}:"),

@@ -3,6 +3,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use argala_blob::FilesystemBlobs;
@@ -115,6 +116,13 @@ async fn a_put_that_is_dropped_or_fails_leaves_no_file() {
         tokio::task::yield_now().await;
     }
     drop(putting);
+    // Seen in the moment when it was made, it goes when the thread that made it has ended.
+    for _ in 0..5_000 {
+        if files(folder.path()).is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     assert_eq!(files(folder.path()), [] as [PathBuf; 0]);
     for announced in [4, 6] {
         let put = store.put(&key, announced, body(b"bytes")).await;

@@ -74,7 +74,17 @@ fn complain(text: &dyn fmt::Display) {
 
 /// `member/device`, as people read it.
 pub(crate) fn name(device: &DeviceRef) -> String {
-    format!("{}/{}", device.member_id, device.device_id)
+    printable(&format!("{}/{}", device.member_id, device.device_id))
+}
+
+/// A name that somebody else chose, without what would make a terminal do things.
+pub(crate) fn printable(text: &str) -> String {
+    let harmless = |c: char| {
+        !c.is_control() && !matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars()
+        .map(|c| if harmless(c) { c } else { '\u{fffd}' })
+        .collect()
 }
 
 /// Bytes in hexadecimal.
@@ -145,5 +155,20 @@ pub(crate) fn failure(format: Format, failure: &Failure) {
             complain(&json!({ "error": error_value(error) }));
         }
         (Format::Json, _) => complain(&json!({ "error": { "message": failure.to_string() } })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_moves_the_cursor_or_turns_the_text_around() {
+        let device = DeviceRef {
+            member_id: "sam".parse().expect("legal"),
+            device_id: "lap\u{202e}top".parse().expect("legal"),
+        };
+        assert_eq!(name(&device), "sam/lap\u{fffd}top");
+        assert_eq!(printable("lap\u{1b}[2K\r"), "lap\u{fffd}[2K\u{fffd}");
     }
 }

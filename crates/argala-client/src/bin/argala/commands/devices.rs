@@ -8,7 +8,7 @@ use crate::{
     args,
     context::Context,
     exit::{Exit, Failure},
-    output::name,
+    output::{name, printable},
 };
 
 pub(crate) async fn register(context: &Context, args: &args::Register) -> Result<Exit, Failure> {
@@ -74,7 +74,7 @@ fn line(seen: &SeenDevice, own: bool) -> String {
     let device = &seen.device;
     let mut line = format!("{}  {}", seen.fingerprint, name(&device.to_ref()));
     if let Some(label) = &seen.label {
-        line.push_str(&format!("  “{label}”"));
+        line.push_str(&format!("  “{}”", printable(label)));
     }
     let marks = [
         (device.kind == DeviceKind::Recovery, "recovery"),

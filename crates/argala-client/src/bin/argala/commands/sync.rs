@@ -13,6 +13,7 @@ use crate::{
     commands::sync_watch,
     context::Context,
     exit::{Exit, Failure},
+    output::printable,
     progress::SyncBar,
 };
 
@@ -171,16 +172,6 @@ fn list(out: &mut dyn io::Write, sort: &str, all: &[Left]) -> io::Result<()> {
 
 fn shown(path: &RelPath) -> String {
     printable(path.as_str())
-}
-
-/// A name that somebody else chose, without what would make a terminal do things.
-fn printable(text: &str) -> String {
-    let harmless = |c: char| {
-        !c.is_control() && !matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars()
-        .map(|c| if harmless(c) { c } else { '\u{fffd}' })
-        .collect()
 }
 
 /// Refuses a folder that holds this device's keys: the graph's other members would be sent them.

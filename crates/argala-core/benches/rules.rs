@@ -284,12 +284,12 @@ fn grants(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Who should hold the key and who does: asked for by every `GET` of a graph's roster.
+/// Who should hold the key, who does, and who has fetched what.
 fn rosters(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("roster");
     for n in GROUPS {
         let roster = refs(&devices(n));
-        // One in two holds the key, and one in two of these has left.
+        // One device in two holds the key, and three members of four are active.
         let holder = |device: &DeviceRef| Holder {
             device: device.clone(),
             revoked: false,

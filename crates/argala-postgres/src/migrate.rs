@@ -35,6 +35,11 @@ const FILES: &[File] = &[
         sql: include_str!("../../../migrations/postgres/0004_sweeping.sql"),
         oldest: 1,
     },
+    File {
+        name: "members_blobs",
+        sql: include_str!("../../../migrations/postgres/0005_members_blobs.sql"),
+        oldest: 1,
+    },
 ];
 
 /// The number of the newest migration, which is the schema that this build knows.

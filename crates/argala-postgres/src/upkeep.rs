@@ -230,9 +230,16 @@ const WITH_MEMBER: Sql = Sql {
                SELECT storage_key FROM graphs WHERE high = $1 AND storage_key > $2
                UNION
                SELECT s.storage_key
-               FROM (SELECT DISTINCT h.graph FROM holders h WHERE h.member = $1) h
+               FROM (
+                   SELECT h.graph FROM holders h WHERE h.member = $1
+                   UNION
+                   SELECT b.graph FROM blobs b
+                   WHERE b.by_member = $1 AND b.state IN ('pending', 'live')
+                   UNION
+                   SELECT f.graph FROM blob_fetches f WHERE f.member = $1
+               ) left_in
                CROSS JOIN LATERAL (
-                   SELECT g.storage_key FROM graphs g WHERE g.id = h.graph OFFSET 0
+                   SELECT g.storage_key FROM graphs g WHERE g.id = left_in.graph OFFSET 0
                ) s
                WHERE s.storage_key > $2
            ) mine
@@ -336,14 +343,12 @@ async fn erase_from(tx: &Tx, request: &From<'_>) -> Work<Erased> {
     let why = ForgetReason::Requested;
     let most = limit(request.at_most);
     let now = request.now.as_millis();
-    let [blobs, records, keys, wraps, _, _, _] = tx
+    let [blobs, records, keys, _, _] = tx
         .send([
             (&DOOM_OF, &[&id, &member, &most, &now, &why.as_str()]),
             (&ERASE_RECORDS_OF, &[&id, &member, &most]),
             (&ERASE_KEYS_OF, &[&id, &member, &most]),
-            (&ERASE_WRAPS_OF, &[&id, &member, &epoch]),
             (&BLANK_WRAPS_OF, &[&id, &member, &epoch]),
-            (&ERASE_HOLDERS_OF, &[&id, &member]),
             (&ERASE_FETCHES_OF, &[&id, &member]),
         ])
         .await?;
@@ -367,10 +372,22 @@ async fn erase_from(tx: &Tx, request: &From<'_>) -> Work<Erased> {
             .await?;
     }
     let full = |rows: &[Row]| rows.len() >= request.at_most && request.at_most > 0;
+    let more = full(&blobs) || full(&records) || full(&keys);
+    let mut wraps = 0;
+    if !more {
+        // Last: by its holders the graph is found again where this is cut off.
+        let [rows, _] = tx
+            .send([
+                (&ERASE_WRAPS_OF, &[&id, &member, &epoch]),
+                (&ERASE_HOLDERS_OF, &[&id, &member]),
+            ])
+            .await?;
+        wraps = rows.len() as u64;
+    }
     Ok(Erased {
-        more: full(&blobs) || full(&records) || full(&keys),
+        more,
         records: records.len() as u64,
-        wraps: wraps.len() as u64,
+        wraps,
         idempotency_keys: keys.len() as u64,
         doomed,
     })

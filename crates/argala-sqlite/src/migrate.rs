@@ -22,6 +22,10 @@ const FILES: &[(&str, &str)] = &[
         "sweeping",
         include_str!("../../../migrations/sqlite/0003_sweeping.sql"),
     ),
+    (
+        "members_blobs",
+        include_str!("../../../migrations/sqlite/0004_members_blobs.sql"),
+    ),
 ];
 
 /// The number of the newest migration, which is the schema that this build knows.

@@ -156,9 +156,16 @@ impl UpkeepStore for Sqlite {
                          SELECT storage_key FROM graphs WHERE low = ?1
                          UNION SELECT storage_key FROM graphs WHERE high = ?1
                          UNION
-                         SELECT g.storage_key
-                         FROM holders h CROSS JOIN graphs g ON g.id = h.graph
-                         WHERE h.member = ?1
+                         SELECT g.storage_key FROM (
+                             SELECT graph FROM holders WHERE member = ?1
+                             UNION
+                             SELECT graph FROM blobs
+                             WHERE by_member = ?1 AND state IN ('pending', 'live')
+                             UNION
+                             SELECT b.graph
+                             FROM blob_fetches f CROSS JOIN blobs b ON b.object = f.object
+                             WHERE f.member = ?1
+                         ) left_in CROSS JOIN graphs g ON g.id = left_in.graph
                      ) mine
                      WHERE storage_key > ?2
                      ORDER BY storage_key LIMIT ?3",
@@ -383,20 +390,10 @@ fn erase_from(
              )",
         )?
         .execute(params![id, member, limit(at_most)])?;
-    let wraps = tx
-        .prepare_cached("DELETE FROM wraps WHERE graph = ?1 AND epoch < ?3 AND member = ?2")?
-        .execute(params![id, member, epoch])?;
     // Of the current epoch: it was a holder, and the others are to rotate for its sake.
     tx.prepare_cached(
         "UPDATE wraps SET wrap = NULL
          WHERE graph = ?1 AND epoch = ?3 AND member = ?2 AND wrap IS NOT NULL",
-    )?
-    .execute(params![id, member, epoch])?;
-    tx.prepare_cached(
-        "DELETE FROM holders WHERE graph = ?1 AND member = ?2 AND NOT EXISTS (
-             SELECT 1 FROM wraps w
-             WHERE w.graph = ?1 AND w.epoch = ?3 AND w.member = ?2 AND w.device = holders.device
-         )",
     )?
     .execute(params![id, member, epoch])?;
     tx.prepare_cached(
@@ -422,8 +419,24 @@ fn erase_from(
         int(incarnation)
     ])?;
     let full = |count: usize| count >= at_most && at_most > 0;
+    let more = full(doomed.len()) || full(records) || full(keys);
+    let mut wraps = 0;
+    if !more {
+        // Last: by its holders the graph is found again where this is cut off.
+        wraps = tx
+            .prepare_cached("DELETE FROM wraps WHERE graph = ?1 AND epoch < ?3 AND member = ?2")?
+            .execute(params![id, member, epoch])?;
+        tx.prepare_cached(
+            "DELETE FROM holders WHERE graph = ?1 AND member = ?2 AND NOT EXISTS (
+                 SELECT 1 FROM wraps w
+                 WHERE w.graph = ?1 AND w.epoch = ?3 AND w.member = ?2
+                   AND w.device = holders.device
+             )",
+        )?
+        .execute(params![id, member, epoch])?;
+    }
     Ok(Erased {
-        more: full(doomed.len()) || full(records) || full(keys),
+        more,
         records: records as u64,
         wraps: wraps as u64,
         idempotency_keys: keys as u64,

@@ -376,6 +376,8 @@ impl Operator {
                 "in graphs that others share: their id beside epochs they began and wraps they \
                  sealed for others",
                 "rate limits: they lapse within minutes",
+                "what a replica that remembers them as active lets in meanwhile, for as long as \
+                 directory.cache_ttl and a credential of theirs are good: run this again after that",
                 "the host's own directory, logs, and backups of the database",
             ]
             .map(str::to_owned),

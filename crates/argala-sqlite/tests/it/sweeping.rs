@@ -126,6 +126,7 @@ async fn every_statement_searches() {
                 "SCAN v",
                 "SCAN due",
                 "SCAN mine",
+                "SCAN left_in",
                 "SCAN {rows}",
                 "SCAN meta",
             ]

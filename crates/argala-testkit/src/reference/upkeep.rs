@@ -9,7 +9,7 @@ use argala_core::{
         store::{Doomed, Erased, Erasure, Recount},
     },
 };
-use argala_wire::{MemberId, Owners, StorageKey, Timestamp};
+use argala_wire::{MemberId, Owners, StorageKey, Timestamp, devices::DeviceRef};
 use async_trait::async_trait;
 
 use super::{ReferenceStore, State};
@@ -142,7 +142,14 @@ impl UpkeepStore for ReferenceStore {
                 Owners::Group(_) => false,
             };
             let mut holders = shelf.wraps.keys();
-            is_owner || holders.any(|(_, device)| device.member_id == *member)
+            let mut blobs = state.blobs.values();
+            let is_theirs = |device: &DeviceRef| device.member_id == *member;
+            is_owner
+                || holders.any(|(_, device)| is_theirs(device))
+                || blobs.any(|row| {
+                    let has_put = row.counts_for(key) && is_theirs(&row.blob.by);
+                    has_put || row.blob.graph == **key && row.fetched.iter().any(is_theirs)
+                })
         });
         let with = with.filter(|(key, _)| after.is_none_or(|after| *key > after));
         Ok(with.take(limit).map(|(key, _)| key.clone()).collect())
@@ -201,20 +208,23 @@ impl UpkeepStore for ReferenceStore {
         for key in &kept {
             shelf.kept.remove(key);
         }
+        let full = |count: usize| count >= limit && limit > 0;
+        let more = full(objects.len()) || full(records.len()) || full(kept.len());
         let before = shelf.wraps.len();
         let epoch = shelf.graph.epoch;
-        shelf
-            .wraps
-            .retain(|(of, device), _| *of == epoch || device.member_id != *member);
+        if !more {
+            shelf
+                .wraps
+                .retain(|(of, device), _| *of == epoch || device.member_id != *member);
+        }
         let wraps = before - shelf.wraps.len();
         for ((_, device), row) in &mut shelf.wraps {
             if device.member_id == *member {
                 row.wrap = None;
             }
         }
-        let full = |count: usize| count >= limit && limit > 0;
         Ok(Erased {
-            more: full(objects.len()) || full(records.len()) || full(kept.len()),
+            more,
             records: records.len() as u64,
             wraps: wraps as u64,
             idempotency_keys: kept.len() as u64,

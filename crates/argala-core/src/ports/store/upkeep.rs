@@ -53,8 +53,9 @@ pub trait UpkeepStore: Store {
         limit: usize,
     ) -> StoreResult<Erased>;
 
-    /// The graphs that are a member's own or a pair's of theirs, and those of which a device of
-    /// theirs ever held a wrap, after `after` (byte order); at most `limit`.
+    /// The graphs that are a member's own or a pair's of theirs, those of which a device of theirs
+    /// ever held a wrap, and those of which one put a blob that is there or fetched a `deliver` blob,
+    /// after `after` (byte order); at most `limit`.
     async fn graphs_with(
         &self,
         member: &MemberId,
@@ -66,7 +67,8 @@ pub trait UpkeepStore: Store {
     /// idempotency keys, at most `limit` rows at a time. Where records went, the graph gets
     /// `incarnation`, so that every device starts over and drops them.
     ///
-    /// Wraps of the current epoch stay, blanked: by them the others are told to rotate.
+    /// Wraps of the current epoch stay, blanked: by them the others are told to rotate. Until the
+    /// last step [`graphs_with`](Self::graphs_with) has the graph, so that what was cut off is found.
     async fn erase_from(
         &self,
         key: &StorageKey,

@@ -99,7 +99,12 @@ impl Model {
             .graphs
             .iter()
             .filter(|(key, graph)| {
-                is_theirs(key, member) || graph.wraps.keys().any(|(_, of)| of_member(of))
+                is_theirs(key, member)
+                    || graph.wraps.keys().any(|(_, of)| of_member(of))
+                    || self.blobs.iter().any(|blob| {
+                        blob.key == **key
+                            && (of_member(&blob.by) || blob.fetched.iter().any(of_member))
+                    })
             })
             .map(|(key, _)| key.clone())
             .collect();

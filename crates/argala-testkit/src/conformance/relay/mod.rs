@@ -106,6 +106,8 @@ macro_rules! relay_conformance {
                 an_erasure_that_is_cut_off_is_found_again,
                 a_graph_that_is_going_names_nobody,
                 a_member_is_erased_from_what_others_share,
+                a_part_that_is_cut_off_is_found_again,
+                a_member_without_a_key_is_erased_too,
                 a_restored_store_owes_rotations_and_tells_old_cursors,
                 counters_that_are_right_are_left_alone,
             }

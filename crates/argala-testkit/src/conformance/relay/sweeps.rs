@@ -35,7 +35,7 @@ async fn access(rig: &Rig, device: &TestDevice) -> Access {
     rig.open(device, GROUP).await.expect("a member")
 }
 
-async fn put(rig: &Rig, policy: BlobPolicy, ttl_seconds: Option<u64>) {
+pub(super) async fn put(rig: &Rig, policy: BlobPolicy, ttl_seconds: Option<u64>) {
     put_as(rig, ID, policy, ttl_seconds).await;
 }
 
@@ -53,7 +53,7 @@ async fn put_as(rig: &Rig, id: &str, policy: BlobPolicy, ttl_seconds: Option<u64
 }
 
 /// Reads the blob whole, and waits until that is noted.
-async fn fetch(rig: &Rig, device: &TestDevice) {
+pub(super) async fn fetch(rig: &Rig, device: &TestDevice) {
     let access = access(rig, device).await;
     let blob = rig.relay.blob(&access, &blob_id(ID)).await.expect("there");
     let bytes = rig.relay.read_blob(&access, &blob, None).await;

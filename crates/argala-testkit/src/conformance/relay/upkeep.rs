@@ -14,7 +14,7 @@ use argala_wire::{StorageKey, blobs::BlobPolicy, limits::Bucket};
 use bytes::Bytes;
 use futures_util::stream;
 
-use super::{GROUP, RelayPorts, Rig, rejection};
+use super::{GROUP, RelayPorts, Rig, rejection, sweeps};
 use crate::{TestDevice, blob_id, conformance::Fresh, member};
 
 fn acme() -> StorageKey {
@@ -62,6 +62,21 @@ async fn exact(rig: &Rig, key: &StorageKey) -> u64 {
 
 async fn erasures(rig: &Rig) -> Vec<Erasure> {
     rig.store.erasures(9).await.expect("answered")
+}
+
+async fn graphs_with(rig: &Rig, name: &str) -> Vec<StorageKey> {
+    let with = rig.store.graphs_with(&member(name), None, 9).await;
+    with.expect("answered")
+}
+
+/// A row of each kind of a member's, and its object; whether there may be more.
+async fn erase_some_from(rig: &Rig, name: &str) -> bool {
+    let (key, member, now) = (acme(), member(name), rig.clock.now());
+    let erased = rig.store.erase_from(&key, &member, 99, now, 1).await;
+    let erased = erased.expect("answered");
+    let gone = eraser(rig).remove(&erased.doomed, now).await;
+    assert_eq!(gone.expect("removed").failed, 0);
+    erased.more
 }
 
 /// Steps of so many rows until the erasure has ended; how many it took.
@@ -251,6 +266,59 @@ pub async fn a_member_is_erased_from_what_others_share(fresh: Fresh<RelayPorts>)
             .len(),
         1
     );
+}
+
+/// Whoever began it may have died: a graph of which their devices hold no key any more is listed until
+/// nothing of theirs is left there.
+pub async fn a_part_that_is_cut_off_is_found_again(fresh: Fresh<RelayPorts>) {
+    let rig = Rig::new(fresh.replica(0));
+    filled(&rig).await;
+    rig.directory.leave("acme", "sam");
+    let access = rig.open(&rig.alex, GROUP).await.expect("a member");
+    let request = argala_wire::keys::RotateRequest {
+        epoch: 2,
+        wraps: vec![rig.alex.rotate_wrap("another key")],
+    };
+    rig.relay.rotate(&access, request).await.expect("rotated");
+    let mut steps = 0;
+    loop {
+        assert_eq!(graphs_with(&rig, "sam").await, [acme()], "after {steps}");
+        steps += 1;
+        if !erase_some_from(&rig, "sam").await {
+            break;
+        }
+    }
+    assert!(steps > 2, "two records, one at a time");
+    assert_eq!(graphs_with(&rig, "sam").await, []);
+    assert_eq!(exact(&rig, &acme()).await, 1);
+}
+
+/// A member may put and fetch blobs of a graph of which none of their devices ever had a key.
+pub async fn a_member_without_a_key_is_erased_too(fresh: Fresh<RelayPorts>) {
+    let rig = Rig::new(fresh.replica(0));
+    filled(&rig).await;
+    sweeps::put(&rig, BlobPolicy::Deliver, None).await;
+    let newcomers = ["kim", "lee"].map(|name| {
+        rig.directory.set_member(name, true);
+        rig.directory.join("acme", name);
+        TestDevice::new(name, "tablet")
+    });
+    let [kim, lee] = &newcomers;
+    for newcomer in &newcomers {
+        rig.register(newcomer).await;
+    }
+    put(&rig, kim, "a-blob-of-kim-s-own").await.expect("stored");
+    sweeps::fetch(&rig, lee).await;
+    assert_eq!(graphs_with(&rig, "nobody").await, []);
+    for name in ["kim", "lee"] {
+        assert_eq!(graphs_with(&rig, name).await, [acme()]);
+        while erase_some_from(&rig, name).await {}
+        assert_eq!(graphs_with(&rig, name).await, []);
+    }
+    assert_eq!(rig.events.take_names().last(), Some(&"blob.forget"));
+    let objects = rig.blobs.list(rig.store.instance(), None, 9).await;
+    assert_eq!(objects.expect("listed").len(), 4, "the others' are there");
+    exact(&rig, &acme()).await;
 }
 
 /// No epoch number is used for two keys, and no cursor of the lost time is taken for a new one.

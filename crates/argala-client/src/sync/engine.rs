@@ -64,6 +64,8 @@ pub(crate) struct Run<'a, T: FileTree, R, S> {
     /// Paths whose push was refused in this run.
     pub(super) declined: BTreeSet<RelPath>,
     raced: BTreeMap<RelPath, u32>,
+    /// Paths of whose version a part was not there, in this run.
+    pub(super) missed: BTreeSet<RelPath>,
     /// Conflicts met: the seq expected, and the seq that the relay has.
     pub(super) conflicts: BTreeMap<RelPath, (u64, u64)>,
     /// The folder's secret, where the graph lost the one we know and was given another.
@@ -179,6 +181,7 @@ async fn run<T: FileTree, R: Remote, S: StateStore>(
         given_up: BTreeMap::new(),
         declined: BTreeSet::new(),
         raced: BTreeMap::new(),
+        missed: BTreeSet::new(),
         conflicts: BTreeMap::new(),
         replaced_by: None,
         unsettled: false,

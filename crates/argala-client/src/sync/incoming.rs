@@ -60,10 +60,7 @@ impl<T: FileTree, R: Remote, S: StateStore> Run<'_, T, R, S> {
                         self.block(&path, Blocked::Broken);
                         return Ok(false);
                     }
-                    Err(Fault::Broken) => {
-                        self.broken(incoming);
-                        return Ok(true);
-                    }
+                    Err(Fault::Broken) => return Ok(self.broken(incoming)),
                 }
             }
         }
@@ -96,14 +93,27 @@ impl<T: FileTree, R: Remote, S: StateStore> Run<'_, T, R, S> {
         Ok(true)
     }
 
-    /// Parts of the file are gone. Either the record was replaced while we looked, and the new
-    /// version comes by itself; or nobody will ever be able to read this one, and whoever has the
-    /// file is welcome to write it again.
-    fn broken(&mut self, incoming: Incoming) {
+    /// Parts of the file are not there. Either the record was replaced while we looked, and the new
+    /// version comes by itself; or nobody can read this one, or the relay only says so. Whether that
+    /// is the end of it.
+    fn broken(&mut self, incoming: Incoming) -> bool {
         let Change { path, seq, by, .. } = incoming.change;
-        self.refuse(incoming.id, seq, &by, Blocked::Broken.as_str());
-        self.unknown(&path, seq);
-        self.again = true;
+        if self.view.here(&path) == Here::Absent {
+            // Whoever writes the file from here on has been told.
+            self.refuse(incoming.id, seq, &by, Blocked::Broken.as_str());
+            self.unknown(&path, seq);
+            self.again = true;
+            return true;
+        }
+        // What is here is older, or an edit of what is older: whoever has the newer version whole
+        // would lose it to that.
+        if self.missed.insert(path.clone()) {
+            self.waiting.insert(path, None);
+            self.again = true;
+        } else {
+            self.block(&path, Blocked::Broken);
+        }
+        false
     }
 
     /// Does one step; answers with the new name of a file that got one, as it is spelled on disk.
@@ -314,7 +324,7 @@ impl<T: FileTree, R: Remote, S: StateStore> Run<'_, T, R, S> {
 
 enum Fault {
     Tree(TreeFault),
-    /// A part is gone for good.
+    /// The relay says that a part is gone.
     Broken,
     /// A part could not be got now.
     Tripped,

@@ -19,11 +19,11 @@ use argala_client::{
     },
 };
 use argala_testkit::{device_ref, record_id};
-use argala_wire::{codec::Format, limits::Quotas};
+use argala_wire::{Code, codec::Format, limits::Quotas};
 use http::Method;
 use serde_json::json;
 
-use crate::world::{Meddle, World, acme, quick};
+use crate::world::{Meddle, World, acme, problem, quick};
 
 /// A device with a folder.
 pub(crate) struct Desk {
@@ -55,7 +55,8 @@ impl Desk {
     /// Lists the group's devices, before which no key is sealed for them.
     async fn look(&mut self) {
         let listed = self.session.graph_devices(&acme(), false).await;
-        listed.expect("told");
+        let listed = listed.expect("told");
+        self.session.note_listed(&listed).expect("saves");
     }
 
     async fn try_sync(&mut self) -> Result<Report, SyncError> {
@@ -300,7 +301,7 @@ async fn a_hostile_record_writes_nothing_and_stops_nothing() {
     assert!(!world.path("evil").exists());
 }
 
-/// A relay that hands out other bytes for a part of a file than were put.
+/// A relay that hands out other bytes for a part of a file than were put, or says that it has none.
 #[tokio::test]
 async fn a_part_that_is_not_what_was_put_is_told_and_replaces_nothing() {
     let world = World::with(|builder| builder.quotas(small_blobs())).await;
@@ -311,11 +312,15 @@ async fn a_part_that_is_not_what_was_put_is_told_and_replaces_nothing() {
     sam.put("large", noise(290_000, 2));
     sam.put("small", "comes all the same");
     sam.sync().await;
-    let changes: [fn(&mut Vec<u8>); 2] = [|bytes| bytes[40] ^= 1, |bytes| bytes[8] = 9];
-    for change in changes {
+    let lies: [fn() -> Meddle; 3] = [
+        || Meddle::ChangeBytes(Box::new(|bytes| bytes[40] ^= 1)),
+        || Meddle::ChangeBytes(Box::new(|bytes| bytes[8] = 9)),
+        || Meddle::Answer(problem(Code::BlobNotFound, |_| ())),
+    ];
+    for lie in lies {
         world.meddler.set(move |asked| {
             match asked.method == Method::GET && asked.path.contains("/blobs/") {
-                true => Meddle::ChangeBytes(Box::new(change)),
+                true => lie(),
                 false => Meddle::Pass,
             }
         });

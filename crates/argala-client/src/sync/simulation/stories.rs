@@ -422,6 +422,38 @@ fn a_file_whose_blobs_are_gone_is_shown_and_can_be_written_again() {
     assert_eq!(world.text(0, "a").as_deref(), Some("written again"));
 }
 
+/// An older version is not pushed over one of which somebody else has all; nor is an edit of it.
+#[test]
+fn an_older_version_is_not_pushed_over_one_whose_blobs_are_gone() {
+    let mut world = world();
+    world.put(0, "a", "older");
+    world.all_sync();
+    world.put(0, "a", LONG);
+    world.put(0, "b", "text");
+    world.sync(0);
+    world.relay.borrow_mut().lose_blobs();
+    let broken = [("a", Blocked::Broken)];
+    for here in ["older", "edited"] {
+        world.put(1, "a", here);
+        let report = world.sync(1);
+        let left = report.left.iter();
+        let left: Vec<_> = left.map(|it| (it.path.as_str(), it.reason)).collect();
+        assert_eq!(left, broken);
+        assert!(report.pushed.is_empty() && !report.in_step);
+        assert_eq!(world.text(1, "a").as_deref(), Some(here));
+        world.sync(0);
+        assert_eq!(world.text(0, "a").as_deref(), Some(LONG));
+    }
+    assert_eq!(world.text(1, "b").as_deref(), Some("text"));
+    // Who has it whole ends it by editing it; who has not, by putting the file away for a run.
+    world.take_away(1, "a");
+    assert_eq!(world.sync(1).refused[0].reason, "broken");
+    world.put(1, "a", "written again");
+    assert_eq!(world.sync(1).pushed, [path("a")]);
+    world.all_sync();
+    assert_eq!(world.text(0, "a").as_deref(), Some("written again"));
+}
+
 #[test]
 fn the_executable_bit_travels_and_is_no_edit_of_the_bytes() {
     let mut world = world();

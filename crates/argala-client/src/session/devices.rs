@@ -213,14 +213,9 @@ impl Session {
             let label = self.open_label(&device);
             let own = name == *self.file.device();
             let changed = look.seen == Seen::Changed;
-            let known = self.file.contents_mut().known_device_mut(&name);
+            let known = self.file.contents().known_device(&name);
             let (new, verified) = match known {
-                Some(known) => {
-                    let new = !known.announced;
-                    // The fingerprint shown is not that of the keys on record where they differ.
-                    known.announced |= !changed;
-                    (new, known.verified && !changed)
-                }
+                Some(known) => (!known.announced, known.verified && !changed),
                 None => (false, own && !changed),
             };
             out.push(SeenDevice {
@@ -233,10 +228,27 @@ impl Session {
                 device,
             });
         }
-        if out.iter().any(|device| device.new) {
-            self.file.save()?;
-        }
         Ok(out)
+    }
+
+    /// Remembers that devices were shown, with their fingerprints, to whoever uses this one: from
+    /// then on keys are sealed for them, and taken from them. Of one that was shown with other keys
+    /// than those on record nothing is remembered.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn note_listed(&mut self, shown: &[SeenDevice]) -> Result<(), Error> {
+        let mut fresh = false;
+        for seen in shown {
+            let known = self.file.contents_mut();
+            if let Some(known) = known.known_device_mut(&seen.device.to_ref())
+                && PublicKeys::of(&seen.device) == Some(known.keys())
+            {
+                fresh |= !known.announced;
+                known.announced = true;
+            }
+        }
+        if fresh { self.file.save() } else { Ok(()) }
     }
 
     fn open_label(&self, device: &Device) -> Option<String> {
@@ -251,8 +263,8 @@ impl Session {
         record::open_label(key, &own, label.as_slice()).ok()
     }
 
-    /// The member's own devices, revoked ones too, to be shown to whoever uses this device: they
-    /// count as listed from then on.
+    /// The member's own devices, revoked ones too, to be shown to whoever uses this device; they
+    /// count as listed once [`note_listed`](Self::note_listed) was told so.
     ///
     /// # Errors
     /// [`Error::Relay`].
@@ -262,8 +274,8 @@ impl Session {
     }
 
     /// The devices of a graph, its roster and with `former` every device that ever held a key, to
-    /// be shown to whoever uses this device: they count as listed from then on, and keys are
-    /// sealed for them where they are asked for.
+    /// be shown to whoever uses this device; they count as listed once
+    /// [`note_listed`](Self::note_listed) was told so.
     ///
     /// # Errors
     /// [`Error::Relay`].

@@ -235,6 +235,32 @@ async fn exit_codes_are_what_the_help_says() {
     assert_eq!(status["held"], 1);
 }
 
+/// A list that could not be written out was shown to nobody, whatever stood in the way.
+#[tokio::test]
+async fn what_was_not_shown_was_not_listed() {
+    let world = World::new().await;
+    let (sam, alex) = (
+        Shell::new(&world, "sam/laptop"),
+        Shell::new(&world, "alex/phone"),
+    );
+    sam.run(&["register"]).await.is(0);
+    alex.run(&["register"]).await.is(0);
+    for args in [
+        &["devices", "g:acme"][..],
+        &["--output", "json", "devices", "g:acme"],
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let mut command = sam.command(args);
+        command.stdin(Stdio::null()).stdout(full.expect("there"));
+        let ended = command.status().await.expect("ends");
+        assert_ne!(ended.code(), Some(0));
+        sam.run(&["rotate", "g:acme"]).await.is(5);
+    }
+    let listed = sam.run(&["devices", "g:acme"]).await.is(0);
+    assert!(listed.out.contains("NEW"), "{listed:?}");
+    sam.run(&["rotate", "g:acme"]).await.is(0);
+}
+
 #[tokio::test]
 async fn files_go_as_blobs_and_nothing_secret_is_said() {
     let world = World::new().await;

@@ -44,10 +44,7 @@ async fn refused_when(change: impl FnOnce(&mut Value) + Send + 'static) -> Vec<&
     let world = World::new().await;
     let (mut sam, mut alex) = world.pair().await;
     // Alex knows both devices' keys, so that a lie about names is all there is to it.
-    alex.session
-        .graph_devices(&acme(), false)
-        .await
-        .expect("told");
+    alex.look(&acme()).await;
     sam.say(&acme(), "a", "one").await;
     world.meddler.change(Method::GET, "/pull", move |page| {
         change(&mut page["records"][0]);

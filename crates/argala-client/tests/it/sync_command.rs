@@ -226,3 +226,38 @@ async fn watching_follows_the_graph_and_the_folder() {
     sam.run(&["sync", "g:acme", file(&desk)]).await.is(0);
     assert_eq!(files(&desk), files(&phone));
 }
+
+/// That the giver of a key has been listed is no news of the graph or the folder.
+#[tokio::test]
+async fn watching_goes_on_once_the_giver_of_a_key_was_listed() {
+    let world = World::new().await;
+    let (sam, alex) = two(&world).await;
+    let seven = Shell::new(&world, "user:7/late");
+    let (late, phone) = (world.path("late"), world.path("phone"));
+    alex.run(&["sync", "g:acme", file(&phone)]).await.is(0);
+    seven.run(&["register"]).await.is(0);
+    sam.run(&["devices", "g:acme"]).await.is(0);
+    sam.run(&["grant", "g:acme"]).await.is(0);
+    seven.run(&["devices", "g:acme"]).await.is(0);
+    seven.run(&["rotate", "g:acme"]).await.is(0);
+    fs::create_dir(&late).expect("made");
+    fs::write(late.join("a"), "from a newcomer").expect("written");
+    seven.run(&["sync", "g:acme", file(&late)]).await.is(0);
+
+    let mut child = alex
+        .command(&["--output", "json", "sync", "g:acme", file(&phone)])
+        .args(["--watch", "--interval", "0.1"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let first = lines.next_line().await.expect("reads").expect("a report");
+    assert!(first.contains("\"reason\":\"unreadable\""), "{first}");
+    assert!(!phone.join("a").exists());
+    alex.run(&["devices", "g:acme"]).await.is(0);
+    eventually("the key is taken", || phone.join("a").exists()).await;
+    // The same report again is none.
+    let second = lines.next_line().await.expect("reads").expect("a report");
+    assert!(second.contains("\"written\":[\"a\"]"), "{second}");
+    child.kill().await.expect("ends");
+}

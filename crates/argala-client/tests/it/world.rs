@@ -392,7 +392,9 @@ impl Device {
     /// Lists a graph's devices, as whoever uses this one does before keys are sealed for them.
     pub(crate) async fn look(&mut self, graph: &GraphId) -> Vec<SeenDevice> {
         let listed = self.session.graph_devices(graph, false).await;
-        listed.expect("told")
+        let listed = listed.expect("told");
+        self.session.note_listed(&listed).expect("saves");
+        listed
     }
 
     /// Pulls to the end from where the last walk ended.

@@ -95,7 +95,14 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// Tells of something that a session noticed.
 pub(crate) fn event(format: Format, event: &Event) {
     match format {
-        Format::Text => complain(&format_args!("argala: {event}")),
+        Format::Text => {
+            complain(&format_args!("argala: {event}"));
+            if let Event::WrapHeld { graph, .. } = event {
+                complain(&format_args!(
+                    "argala: argala devices {graph} --former lists it, on the roster or not"
+                ));
+            }
+        }
         Format::Json => {
             let mut value = json!({ "event": event.name(), "message": event.to_string() });
             let (graph, device) = match event {

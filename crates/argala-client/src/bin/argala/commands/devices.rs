@@ -121,6 +121,8 @@ pub(crate) async fn list(context: &Context, args: &args::Devices) -> Result<Exit
             lines.try_for_each(|line| writeln!(out, "{line}"))
         },
     )?;
+    // What could not be written was shown to nobody.
+    session.note_listed(&devices)?;
     if devices.iter().any(|seen| seen.new) {
         context.output.remark(format_args!(
             "Compare the fingerprints of new devices with their owners before you grant them keys."

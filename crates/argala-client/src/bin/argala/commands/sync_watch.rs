@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use argala_client::{Change, Watch, sync};
+use argala_client::{
+    Change, Watch,
+    sync::{self, Blocked, Report},
+};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 use super::sync::{Work, failure};
@@ -13,6 +16,10 @@ use crate::{
 
 /// How long to wait after a sync that failed and may succeed later.
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
+
+/// How many looks at the folder to wait after a sync that wanted a key: that the giver of one has been
+/// listed since is no news of the graph or the folder.
+const LOOKS_WITHOUT_KEY: u32 = 6;
 
 /// Syncs, and again whenever the graph or the folder has news, until interrupted. To be
 /// interrupted is how it ends, and no failure.
@@ -28,34 +35,53 @@ pub(super) async fn watch(work: &mut Work<'_>, args: &args::Sync) -> Result<Exit
 }
 
 async fn go_on(work: &mut Work<'_>, args: &args::Sync, watch: &mut Watch) -> Result<Exit, Failure> {
-    let mut first = true;
+    let mut told: Option<Report> = None;
     loop {
-        // What could not be pushed just now is no news; what comes to it is.
-        let (stale, retry) = match work.once().await {
+        let until = match work.once().await {
             Ok(report) => {
-                if first || report.changed_anything() || report.needs_attention() {
+                let is_new = report.needs_attention() && told.as_ref() != Some(&report);
+                if told.is_none() || report.changed_anything() || is_new {
                     work.tell(&report)?;
                 }
-                (report.unpushed, None)
+                let keyless = report.left.iter().any(|it| it.reason == Blocked::NoKey);
+                let unread = report.held_back > 0 || !report.refused.is_empty();
+                let waits = keyless || unread || report.held > 0;
+                // What could not be pushed just now is no news; what comes to it is.
+                let stale = report.unpushed;
+                told = Some(report);
+                Until {
+                    folder_has: Some(stale),
+                    anew: waits.then(|| Instant::now() + args.interval * LOOKS_WITHOUT_KEY),
+                }
             }
             Err(failure) if failure.exit() == Exit::Offline => {
                 work.context.output.failed(&failure);
-                (None, Some(Instant::now() + AFTER_FAILURE))
+                Until {
+                    folder_has: None,
+                    anew: Some(Instant::now() + AFTER_FAILURE),
+                }
             }
             Err(failure) => return Err(failure),
         };
-        first = false;
-        wait(work, args, watch, stale, retry).await?;
+        wait(work, args, watch, until).await?;
     }
 }
 
-/// Waits for news of the graph or the folder, or until it is time to try again.
+/// What the next sync waits for, beside news of the graph.
+struct Until {
+    /// Other news of the folder than these, as [`sync::news`] numbers them; `None` where the folder
+    /// need not be looked at.
+    folder_has: Option<Option<u64>>,
+    /// That it is time to try again.
+    anew: Option<Instant>,
+}
+
+/// Waits for a reason to sync again.
 async fn wait(
     work: &mut Work<'_>,
     args: &args::Sync,
     watch: &mut Watch,
-    stale: Option<u64>,
-    retry: Option<Instant>,
+    until: Until,
 ) -> Result<(), Failure> {
     let mut ticks = interval_at(Instant::now() + args.interval, args.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -67,11 +93,11 @@ async fn wait(
                 Change::Ready => return Ok(()),
                 Change::Poked(_) | Change::Lost => {}
             },
-            () = until(retry) => return Ok(()),
-            _ = ticks.tick(), if retry.is_none() => {
+            () = time(until.anew) => return Ok(()),
+            _ = ticks.tick(), if until.folder_has.is_some() => {
                 let news = sync::news(&mut work.tree, &mut work.journal).await;
                 let news = news.map_err(failure)?;
-                if news.is_some() && news != stale {
+                if news.is_some() && Some(news) != until.folder_has {
                     return Ok(());
                 }
             }
@@ -79,7 +105,7 @@ async fn wait(
     }
 }
 
-async fn until(time: Option<Instant>) {
+async fn time(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
         None => std::future::pending().await,

@@ -71,6 +71,7 @@ mod tests {
             // Bits that say nothing.
             vec![format!("sha-256=:{}:", OF_NOTHING.replace("U=", "V="))],
             vec!["sha-256=:AAAA:".to_owned(), ours.clone()],
+            vec![ours.clone(), "md5=:AAAA:".to_owned()],
             vec![format!("sha-512=:AAAA:, {ours};q=1")],
             vec![format!("{ours},a=\"x, \\\" y\";b=?1,c=(1 :aa: \"d\");e, f")],
             vec![format!("a=%\"f%c3%bc, r\", b=(%\"x\"), {ours}")],

@@ -80,6 +80,24 @@ impl Model {
             .collect()
     }
 
+    /// Whether a member has put or fetched a blob of a graph.
+    fn has_blobs(&self, key: &str, member: &str) -> bool {
+        let of_member = |device: &Device| device.member == member;
+        let blobs = self.blobs.iter().filter(|blob| blob.key == key);
+        let mut theirs =
+            blobs.filter(|blob| of_member(&blob.by) || blob.fetched.iter().any(of_member));
+        theirs.next().is_some()
+    }
+
+    /// Whether a member has done so with a graph of others of which no device of theirs ever had a
+    /// key.
+    pub(super) fn has_blobs_alone(&self, member: &str) -> bool {
+        self.graphs.iter().any(|(key, graph)| {
+            let is_holder = graph.wraps.keys().any(|(_, of)| of.member == member);
+            !is_holder && !is_theirs(key, member) && self.has_blobs(key, member)
+        })
+    }
+
     /// Erases a member: their devices, their graphs, and their part of the others'. What an epoch
     /// in force names stays, revoked, until somebody rotates.
     pub(super) fn erase_member(&mut self, member: &str) -> Erasal {
@@ -99,12 +117,8 @@ impl Model {
             .graphs
             .iter()
             .filter(|(key, graph)| {
-                is_theirs(key, member)
-                    || graph.wraps.keys().any(|(_, of)| of_member(of))
-                    || self.blobs.iter().any(|blob| {
-                        blob.key == **key
-                            && (of_member(&blob.by) || blob.fetched.iter().any(of_member))
-                    })
+                let is_holder = graph.wraps.keys().any(|(_, of)| of_member(of));
+                is_theirs(key, member) || is_holder || self.has_blobs(key, member)
             })
             .map(|(key, _)| key.clone())
             .collect();

@@ -31,6 +31,7 @@ mod drive;
 mod erase;
 mod graphs;
 mod keys;
+mod named;
 mod names;
 mod operate;
 mod ops;
@@ -52,7 +53,7 @@ use proptest::{
 };
 
 use drive::{Case, Setting};
-use ops::{Manner, Op, Roster, What, Where, Who};
+use ops::{Op, What, Where};
 use state::{Rates, Settings};
 
 const REGRESSIONS: &str = concat!(
@@ -127,34 +128,8 @@ fn config(cases: u32) -> ProptestConfig {
 
 /// Devices and graphs to begin with: without them most of a short case would be refused.
 fn opening() -> Vec<Op> {
-    let manner = Manner {
-        form: call::Form::Json,
-        accept: call::Form::Json,
-        slip: call::Slip::None,
-        spelling: 0,
-    };
-    let ask = |any, n, what| Op::Ask(Who { any, n }, what, manner);
-    let register = |n| {
-        let what = What::Register {
-            other_keys: false,
-            recovery: false,
-            label: 0,
-            fault: 0,
-        };
-        ask(true, n, what)
-    };
-    let rotate = |n, graph| {
-        let what = What::Rotate {
-            at: Where {
-                any: true,
-                n: graph,
-            },
-            epoch: ops::Nearby::Next,
-            roster: Roster::Whole,
-            content: 0,
-        };
-        ask(true, n, what)
-    };
+    use named::{ask, register, rotate};
+
     let push = |n| {
         let item = |content| ops::Item {
             epoch: ops::Nearby::Current,
@@ -173,7 +148,7 @@ fn opening() -> Vec<Op> {
             key: 0,
             twice: false,
         };
-        ask(true, n, What::Push(Where { any: true, n: 0 }, pushing))
+        ask(n, What::Push(Where { any: true, n: 0 }, pushing))
     };
     vec![
         register(0),
@@ -335,56 +310,25 @@ where
     assert!(missed.is_empty(), "no case met {missed:?}");
 }
 
-/// Of two faults of the same rank any may be told: an id in the path that is none, and an `Accept`
-/// that nothing meets.
-fn either_fault_of_a_revocation<F>(fresh: impl Fn() -> F)
-where
-    F: Future<Output = Fresh<RelayPorts>>,
-{
-    let manner = Manner {
-        form: call::Form::Json,
-        accept: call::Form::Json,
-        slip: call::Slip::Accept,
-        spelling: 0,
-    };
-    let who = Who { any: false, n: 0 };
-    let revoke = Op::Ask(who, What::Revoke { n: 4, any: true }, manner);
-    let setting = Setting {
-        settings: SMALL,
-        sizes: None,
-    };
-    let steps: Vec<_> = opening().into_iter().chain([revoke]).collect();
-    let tally = run(fresh, setting, &steps).unwrap_or_else(|fault| panic!("{fault}"));
-    let refused = ["Revoke invalid_request", "Revoke not_acceptable"];
-    assert!(refused.iter().any(|kind| tally.contains_key(*kind)));
-}
-
-/// Holds that a grant of more wraps than there may be is refused as one, whole.
-fn a_grant_of_too_many<F>(fresh: impl Fn() -> F)
-where
-    F: Future<Output = Fresh<RelayPorts>>,
-{
-    let manner = Manner {
-        form: call::Form::Cbor,
-        accept: call::Form::Json,
-        slip: call::Slip::None,
-        spelling: 0,
-    };
-    let (who, at) = (Who { any: false, n: 0 }, Where { any: false, n: 0 });
-    let grant = What::Grant(at, Vec::new(), ops::Size::TooMany);
-    let setting = Setting {
-        settings: SMALL,
-        sizes: None,
-    };
-    let steps = opening().into_iter().chain([Op::Ask(who, grant, manner)]);
-    let tally = run(fresh, setting, &steps.collect::<Vec<_>>());
-    let tally = tally.unwrap_or_else(|fault| panic!("{fault}"));
-    assert!(tally.contains_key("Grant invalid_request"));
-}
-
 /// Stamps the tests; `$fresh` is the name of an `async fn() -> Fresh<RelayPorts>`.
 macro_rules! model_tests {
-    ($fresh:ident, $($name:ident: $cases:expr, $steps:literal, $setting:expr;)+) => {$(
+    ($fresh:ident, $($name:ident: $cases:expr, $steps:literal, $setting:expr;)+) => {
+        #[test]
+        fn a_revocation_with_two_faults_is_told_either() {
+            super::named::either_fault_of_a_revocation($fresh);
+        }
+
+        #[test]
+        fn too_many_wraps_are_refused() {
+            super::named::a_grant_of_too_many($fresh);
+        }
+
+        #[test]
+        fn a_member_without_a_key_is_erased() {
+            super::named::erased_without_a_key($fresh);
+        }
+
+        $(
         #[test]
         fn $name() {
             use proptest::prelude::*;
@@ -397,6 +341,7 @@ macro_rules! model_tests {
                 super::run($fresh, $setting, &all)?;
             });
         }
-    )+};
+        )+
+    };
 }
 use model_tests;

@@ -162,7 +162,13 @@ impl Case {
 
     pub(super) async fn erase(&mut self, gone: Gone) -> Result<(), String> {
         match gone {
-            Gone::Member { n, leaves } => self.erase_member(member(n), leaves).await,
+            Gone::Member { n, leaves } => {
+                // Who left blobs and had no key first: there are few of them.
+                let mut members = MEMBERS;
+                members.sort_by_key(|member| !self.model.has_blobs_alone(member));
+                let name = pick(&members, n).ok_or("there are no members")?;
+                self.erase_member(name, leaves).await
+            }
             Gone::Graph { n, steps } => {
                 // Those with blobs first: theirs is the longer way.
                 let mut there: Vec<_> = self.model.graphs.keys().rev().cloned().collect();
@@ -248,6 +254,9 @@ impl Case {
             for group in (0_u8..).take(GROUPS.len()) {
                 self.change(Change::Leave { group, n });
             }
+        }
+        if self.model.has_blobs_alone(name) {
+            self.count("Erase member without a key".to_owned());
         }
         let want = self.model.erase_member(name);
         self.model.note_owed();

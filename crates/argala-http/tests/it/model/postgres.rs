@@ -10,10 +10,7 @@ use argala_testkit::{
     servers::postgres_from,
 };
 
-use super::{
-    FEW_REQUESTS, ROOMY, SMALL, Settings, a_grant_of_too_many, cases, drive::Setting,
-    either_fault_of_a_revocation, model_tests,
-};
+use super::{FEW_REQUESTS, ROOMY, SMALL, Settings, cases, drive::Setting, model_tests};
 
 /// A database of its own, which keeps the blobs too.
 async fn fresh() -> Fresh<RelayPorts> {
@@ -46,14 +43,4 @@ model_tests! { fresh,
         settings: Settings { signatures_required: true, ..ROOMY },
         sizes: Some(&[12, 1_000_000, 1_500_000, 2_500_000, 4 * 1024 * 1024, 1, 0, 64]),
     };
-}
-
-#[test]
-fn a_revocation_with_two_faults_is_told_either() {
-    either_fault_of_a_revocation(fresh);
-}
-
-#[test]
-fn too_many_wraps_are_refused() {
-    a_grant_of_too_many(fresh);
 }

@@ -6,10 +6,7 @@ use argala_core::ports::BlobStore;
 use argala_sqlite::{Options, Sqlite};
 use argala_testkit::conformance::{Fresh, relay::RelayPorts};
 
-use super::{
-    FEW_REQUESTS, ROOMY, SMALL, Settings, a_grant_of_too_many, cases, drive::Setting,
-    either_fault_of_a_revocation, meets, model_tests,
-};
+use super::{FEW_REQUESTS, ROOMY, SMALL, Settings, cases, drive::Setting, meets, model_tests};
 
 /// A database of its own, which keeps the blobs too. In memory where the system has a folder for
 /// that: durability is other tests' matter, and every commit waits for the disk.
@@ -60,14 +57,4 @@ fn the_cases_meet_what_there_is() {
         sizes: None,
     };
     meets(fresh, &[(120, small), (24, few)]);
-}
-
-#[test]
-fn a_revocation_with_two_faults_is_told_either() {
-    either_fault_of_a_revocation(fresh);
-}
-
-#[test]
-fn too_many_wraps_are_refused() {
-    a_grant_of_too_many(fresh);
 }

@@ -233,8 +233,7 @@ const WITH_MEMBER: Sql = Sql {
                FROM (
                    SELECT h.graph FROM holders h WHERE h.member = $1
                    UNION
-                   SELECT b.graph FROM blobs b
-                   WHERE b.by_member = $1 AND b.state IN ('pending', 'live')
+                   SELECT b.graph FROM blobs b WHERE b.by_member = $1
                    UNION
                    SELECT f.graph FROM blob_fetches f WHERE f.member = $1
                ) left_in
@@ -266,6 +265,14 @@ const DOOM_OF: Sql = Sql {
            )
            RETURNING object, size",
     types: &[Type::INT8, Type::TEXT, Type::INT8, Type::INT8, Type::TEXT],
+};
+
+/// Those that somebody marked who may have died: graph, member, how many, marked before.
+const DOOMED_OF: Sql = Sql {
+    text: "SELECT object, reason FROM blobs
+           WHERE graph = $1 AND by_member = $2 AND state = 'forgetting' AND marked_at < $4
+           ORDER BY object LIMIT $3",
+    types: &[Type::INT8, Type::TEXT, Type::INT8, Type::INT8],
 };
 
 /// Graph, member, how many.
@@ -343,9 +350,10 @@ async fn erase_from(tx: &Tx, request: &From<'_>) -> Work<Erased> {
     let why = ForgetReason::Requested;
     let most = limit(request.at_most);
     let now = request.now.as_millis();
-    let [blobs, records, keys, _, _] = tx
+    let [blobs, marked, records, keys, _, _] = tx
         .send([
             (&DOOM_OF, &[&id, &member, &most, &now, &why.as_str()]),
+            (&DOOMED_OF, &[&id, &member, &most, &now]),
             (&ERASE_RECORDS_OF, &[&id, &member, &most]),
             (&ERASE_KEYS_OF, &[&id, &member, &most]),
             (&BLANK_WRAPS_OF, &[&id, &member, &epoch]),
@@ -357,22 +365,26 @@ async fn erase_from(tx: &Tx, request: &From<'_>) -> Work<Erased> {
         back[usize::from(get::<bool>(row, 0)?)] += 1;
         back[2] += get::<i64>(row, 1)?;
     }
-    let doomed = all(&blobs, |row| {
-        back[3] += get::<i64>(row, 1)?;
+    let doom = |row: &Row, reason| -> Work<Doomed> {
         Ok(Doomed {
             graph: request.key.clone(),
             object: object(row, 0)?,
-            reason: why,
+            reason,
         })
+    };
+    let mut doomed: Vec<_> = all(&blobs, |row| {
+        back[3] += get::<i64>(row, 1)?;
+        doom(row, why)
     })?;
+    doomed.extend(all::<_, Vec<_>>(&marked, |row| doom(row, reason(row, 1)?))?);
     tx.send([(&GIVE_BACK, &[&id, &back[0], &back[1], &back[2], &back[3]])])
         .await?;
     if !records.is_empty() {
         tx.send([(&NEW_INCARNATION, &[&id, &int(request.incarnation)])])
             .await?;
     }
-    let full = |rows: &[Row]| rows.len() >= request.at_most && request.at_most > 0;
-    let more = full(&blobs) || full(&records) || full(&keys);
+    let full = |rows: &Vec<Row>| rows.len() >= request.at_most && request.at_most > 0;
+    let more = [&blobs, &marked, &records, &keys].into_iter().any(full);
     let mut wraps = 0;
     if !more {
         // Last: by its holders the graph is found again where this is cut off.

@@ -159,8 +159,7 @@ impl UpkeepStore for Sqlite {
                          SELECT g.storage_key FROM (
                              SELECT graph FROM holders WHERE member = ?1
                              UNION
-                             SELECT graph FROM blobs
-                             WHERE by_member = ?1 AND state IN ('pending', 'live')
+                             SELECT graph FROM blobs WHERE by_member = ?1
                              UNION
                              SELECT b.graph
                              FROM blob_fetches f CROSS JOIN blobs b ON b.object = f.object
@@ -348,7 +347,7 @@ fn erase_from(
     let (id, epoch, member) = (graph.id, int(graph.graph.epoch), member.as_str());
     let why = ForgetReason::Requested;
     let mut back = [0_i64; 4];
-    let doomed = tx
+    let mut doomed = tx
         .prepare_cached(
             "UPDATE blobs SET state = 'forgetting', marked_at = ?4, reason = ?5
              WHERE object IN (
@@ -369,6 +368,23 @@ fn erase_from(
             },
         )?
         .collect::<Result<Vec<_>, _>>()?;
+    // Whoever marked them before may have died.
+    let rest = limit(at_most - doomed.len().min(at_most));
+    let marked = tx
+        .prepare_cached(
+            "SELECT object, reason FROM blobs
+             WHERE graph = ?1 AND by_member = ?2 AND state = 'forgetting' AND marked_at < ?4
+             LIMIT ?3",
+        )?
+        .query_map(params![id, member, rest, now.as_millis()], |row| {
+            Ok(Doomed {
+                graph: key.clone(),
+                object: object(row, 0)?,
+                reason: reason(row, 1)?,
+            })
+        })?
+        .collect::<Result<Vec<_>, _>>()?;
+    doomed.extend(marked);
     let records = tx
         .prepare_cached(
             "DELETE FROM records WHERE id IN (

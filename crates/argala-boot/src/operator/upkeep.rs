@@ -376,6 +376,8 @@ impl Operator {
                 "in graphs that others share: their id beside epochs they began and wraps they \
                  sealed for others",
                 "rate limits: they lapse within minutes",
+                "answers to pushes that they gave an Idempotency-Key, in graphs of which no device of \
+                 theirs ever had a key: they lapse within two days",
                 "what a replica that remembers them as active lets in meanwhile, for as long as \
                  directory.cache_ttl and a credential of theirs are good: run this again after that",
                 "the host's own directory, logs, and backups of the database",
@@ -394,8 +396,8 @@ impl Operator {
         let random: &dyn Random = &SystemRandom;
         let eraser = self.eraser();
         let mut failed = 0;
+        let now = self.ports.clock.now();
         loop {
-            let now = self.ports.clock.now();
             let upkeep = &self.ports.upkeep;
             let erased = upkeep
                 .erase_from(key, member, random.positive(), now, BATCH)

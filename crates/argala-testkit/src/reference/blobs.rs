@@ -57,6 +57,13 @@ impl Row {
         }
     }
 
+    pub(super) fn forgotten_before(&self, now: Timestamp) -> Option<ForgetReason> {
+        match self.stage {
+            Stage::Forgetting { at, reason } if at < now => Some(reason),
+            _ => None,
+        }
+    }
+
     pub(super) fn put_off(&mut self, now: Timestamp) {
         if let Stage::Forgetting { at, .. } = &mut self.stage {
             *at = (*at).max(now);

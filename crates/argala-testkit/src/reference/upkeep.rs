@@ -147,8 +147,8 @@ impl UpkeepStore for ReferenceStore {
             is_owner
                 || holders.any(|(_, device)| is_theirs(device))
                 || blobs.any(|row| {
-                    let has_put = row.counts_for(key) && is_theirs(&row.blob.by);
-                    has_put || row.blob.graph == **key && row.fetched.iter().any(is_theirs)
+                    let has_fetched = row.fetched.iter().any(is_theirs);
+                    row.blob.graph == **key && (is_theirs(&row.blob.by) || has_fetched)
                 })
         });
         let with = with.filter(|(key, _)| after.is_none_or(|after| *key > after));
@@ -174,6 +174,14 @@ impl UpkeepStore for ReferenceStore {
             .take(limit)
             .collect();
         state.doom(&objects, now, why);
+        let mut doomed: Vec<_> = objects.into_iter().map(|object| (object, why)).collect();
+        let marked = state.blobs.iter().filter_map(|(object, row)| {
+            let is_theirs = row.blob.graph == *key && row.blob.by.member_id == *member;
+            let reason = row.forgotten_before(now).filter(|_| is_theirs)?;
+            Some((object.clone(), reason))
+        });
+        let rest = limit - doomed.len();
+        doomed.extend(marked.take(rest).collect::<Vec<_>>());
         for row in state.blobs.values_mut() {
             if row.blob.graph == *key {
                 row.fetched.retain(|device| device.member_id != *member);
@@ -209,7 +217,7 @@ impl UpkeepStore for ReferenceStore {
             shelf.kept.remove(key);
         }
         let full = |count: usize| count >= limit && limit > 0;
-        let more = full(objects.len()) || full(records.len()) || full(kept.len());
+        let more = full(doomed.len()) || full(records.len()) || full(kept.len());
         let before = shelf.wraps.len();
         let epoch = shelf.graph.epoch;
         if !more {
@@ -228,12 +236,12 @@ impl UpkeepStore for ReferenceStore {
             records: records.len() as u64,
             wraps: wraps as u64,
             idempotency_keys: kept.len() as u64,
-            doomed: objects
+            doomed: doomed
                 .into_iter()
-                .map(|object| Doomed {
+                .map(|(object, reason)| Doomed {
                     graph: key.clone(),
                     object,
-                    reason: why,
+                    reason,
                 })
                 .collect(),
         })

@@ -54,8 +54,8 @@ pub trait UpkeepStore: Store {
     ) -> StoreResult<Erased>;
 
     /// The graphs that are a member's own or a pair's of theirs, those of which a device of theirs
-    /// ever held a wrap, and those of which one put a blob that is there or fetched a `deliver` blob,
-    /// after `after` (byte order); at most `limit`.
+    /// ever held a wrap, and those of which one put a blob of which there still is a row or fetched a
+    /// `deliver` blob, after `after` (byte order); at most `limit`.
     async fn graphs_with(
         &self,
         member: &MemberId,
@@ -64,8 +64,10 @@ pub trait UpkeepStore: Store {
     ) -> StoreResult<Vec<StorageKey>>;
 
     /// Removes what a member left in a graph that others share: their records, blobs, wraps and
-    /// idempotency keys, at most `limit` rows at a time. Where records went, the graph gets
-    /// `incarnation`, so that every device starts over and drops them.
+    /// idempotency keys, at most `limit` rows of each kind at a time. Where records went, the graph
+    /// gets `incarnation`, so that every device starts over and drops them. Blobs of theirs that were
+    /// marked before `now` and are still there come again: to be told `now` anew for each step would
+    /// have those whose objects cannot be removed come for ever.
     ///
     /// Wraps of the current epoch stay, blanked: by them the others are told to rotate. Until the
     /// last step [`graphs_with`](Self::graphs_with) has the graph, so that what was cut off is found.

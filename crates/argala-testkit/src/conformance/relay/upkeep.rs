@@ -280,16 +280,26 @@ pub async fn a_part_that_is_cut_off_is_found_again(fresh: Fresh<RelayPorts>) {
         wraps: vec![rig.alex.rotate_wrap("another key")],
     };
     rig.relay.rotate(&access, request).await.expect("rotated");
-    let mut steps = 0;
+    rig.settle().await;
+    // Marked, and nobody is there to remove the object.
+    let (key, sam, now) = (acme(), member("sam"), rig.clock.now());
+    let erased = rig.store.erase_from(&key, &sam, 99, now, 1).await;
+    assert!(erased.expect("answered").more);
+    rig.clock.advance(Duration::from_millis(1));
+    let mut steps = 1;
     loop {
         assert_eq!(graphs_with(&rig, "sam").await, [acme()], "after {steps}");
         steps += 1;
+        assert!(steps < 20, "what is marked goes, or is put off");
         if !erase_some_from(&rig, "sam").await {
             break;
         }
     }
     assert!(steps > 2, "two records, one at a time");
     assert_eq!(graphs_with(&rig, "sam").await, []);
+    assert_eq!(rig.events.take_names(), ["blob.forget"; 2]);
+    let objects = rig.blobs.list(rig.store.instance(), None, 9).await;
+    assert_eq!(objects.expect("listed").len(), 1, "the other's is there");
     assert_eq!(exact(&rig, &acme()).await, 1);
 }
 

@@ -44,6 +44,9 @@ pub struct Options {
     pub graph: GraphId,
     /// Whether to change nothing, and only tell what would be changed.
     pub dry_run: bool,
+    /// Whether a file that is here is pushed over a version of which the relay does not have all
+    /// parts. Whoever has that version whole takes it for an edit; else the file is left as it is.
+    pub replace_broken: bool,
 }
 
 /// One run of the engine.

@@ -1,7 +1,5 @@
 //! The engine's way down, second half: doing what the planner says about each change.
 
-use argala_wire::RecordId;
-
 use super::{
     content::{Hashing, Part},
     engine::Run,
@@ -20,7 +18,6 @@ use crate::Error;
 /// A change, and what it takes to carry it out.
 pub(super) struct Incoming {
     pub(super) change: Change,
-    pub(super) id: RecordId,
     pub(super) bytes: Bytes,
     /// Whether this very device pushed it.
     pub(super) own: bool,
@@ -96,24 +93,24 @@ impl<T: FileTree, R: Remote, S: StateStore> Run<'_, T, R, S> {
     /// Parts of the file are not there. Either the record was replaced while we looked, and the new
     /// version comes by itself; or nobody can read this one, or the relay only says so. Whether that
     /// is the end of it.
+    ///
+    /// What is here is older, or an edit of what is older, or comes later and knows nothing of it:
+    /// whoever has the newer version whole would lose it to that. So it is pushed where that was
+    /// asked for, and not else.
     fn broken(&mut self, incoming: Incoming) -> bool {
-        let Change { path, seq, by, .. } = incoming.change;
-        if self.view.here(&path) == Here::Absent {
-            // Whoever writes the file from here on has been told.
-            self.refuse(incoming.id, seq, &by, Blocked::Broken.as_str());
-            self.unknown(&path, seq);
-            self.again = true;
-            return true;
-        }
-        // What is here is older, or an edit of what is older: whoever has the newer version whole
-        // would lose it to that.
+        let Change { path, seq, .. } = incoming.change;
         if self.missed.insert(path.clone()) {
             self.waiting.insert(path, None);
             self.again = true;
-        } else {
-            self.block(&path, Blocked::Broken);
+            return false;
         }
-        false
+        if !self.options.replace_broken || self.view.here(&path) == Here::Absent {
+            self.block(&path, Blocked::Broken);
+            return false;
+        }
+        self.unknown(&path, seq, incoming.bytes.parts().to_vec());
+        self.again = true;
+        true
     }
 
     /// Does one step; answers with the new name of a file that got one, as it is spelled on disk.
@@ -302,19 +299,20 @@ impl<T: FileTree, R: Remote, S: StateStore> Run<'_, T, R, S> {
         if self.view.here(path) == Here::Absent {
             self.view.set_grave(path, 0);
         } else {
-            self.unknown(path, 0);
+            self.unknown(path, 0, Vec::new());
         }
     }
 
-    /// Whatever the record at `path` holds, this device knows nothing of it but its seq.
-    fn unknown(&mut self, path: &RelPath, seq: u64) {
+    /// Whatever the record at `path` holds, this device knows nothing of it but its seq, and the blobs
+    /// that it names.
+    fn unknown(&mut self, path: &RelPath, seq: u64, parts: Vec<Part>) {
         let base = self.view.state.base.get(path);
         let fresh = self.view.fresh.get(path).filter(|name| *name != path);
         let base = Base {
             seq,
             content: None,
             local: base.map_or(fresh.cloned(), |base| base.local.clone()),
-            parts: Vec::new(),
+            parts,
             by: None,
             stamp: None,
         };

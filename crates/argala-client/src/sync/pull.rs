@@ -151,7 +151,6 @@ impl<T: FileTree, R: Remote, S: StateStore> Run<'_, T, R, S> {
                             unsure: walk.as_ref().is_some_and(|walk| walk.unsure),
                         },
                         own: self.remote.is_own(&item.by),
-                        id: item.id,
                         bytes,
                     });
                 }
@@ -253,7 +252,6 @@ impl<T: FileTree, R: Remote, S: StateStore> Run<'_, T, R, S> {
                 self.disagree(&path);
                 continue;
             }
-            let id = self.secret.record_id(&path);
             let incoming = Incoming {
                 change: Change {
                     path,
@@ -262,7 +260,6 @@ impl<T: FileTree, R: Remote, S: StateStore> Run<'_, T, R, S> {
                     content: None,
                     unsure: false,
                 },
-                id,
                 bytes: Bytes::Parts(Vec::new()),
                 own: false,
             };

@@ -65,6 +65,7 @@ impl Desk {
         let options = Options {
             graph: acme(),
             dry_run: false,
+            replace_broken: false,
         };
         let mut silent = Silent;
         sync(&mut tree, &mut remote, &mut journal, &mut silent, &options).await

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Stdio, time::Duration};
 
-use argala_wire::limits::Quotas;
+use argala_wire::{Code, limits::Quotas};
 use http::Method;
 use serde_json::json;
 use tokio::{
@@ -13,7 +13,7 @@ use tokio::{
 use crate::{
     command::{Shell, file},
     sync::{files, noise},
-    world::{Meddle, World},
+    world::{Asked, Meddle, World, problem},
 };
 
 /// Two devices that hold the group's keys.
@@ -175,7 +175,7 @@ async fn a_killed_sync_is_taken_up_again() {
 }
 
 /// Waits until `done`, for as long as a slow machine may take.
-async fn eventually(what: &str, done: impl Fn() -> bool) {
+async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let wait = async {
         while !done() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -259,5 +259,43 @@ async fn watching_goes_on_once_the_giver_of_a_key_was_listed() {
     // The same report again is none.
     let second = lines.next_line().await.expect("reads").expect("a report");
     assert!(second.contains("\"written\":[\"a\"]"), "{second}");
+    child.kill().await.expect("ends");
+}
+
+/// That the relay has a part again is no news of the graph or the folder either.
+#[tokio::test]
+async fn watching_goes_on_once_the_relay_has_the_part() {
+    let world = World::new().await;
+    let (sam, alex) = two(&world).await;
+    let (desk, phone) = (world.path("desk"), world.path("phone"));
+    fs::create_dir(&desk).expect("made");
+    fs::write(desk.join("large"), noise(290_000, 1)).expect("written");
+    sam.run(&["sync", "g:acme", file(&desk)]).await.is(0);
+    world.meddler.set(|asked| {
+        match asked.method == Method::GET && asked.path.contains("/blobs/") {
+            true => Meddle::Answer(problem(Code::BlobNotFound, |_| ())),
+            false => Meddle::Pass,
+        }
+    });
+    let mut child = alex
+        .command(&["--output", "json", "sync", "g:acme", file(&phone)])
+        .args(["--watch", "--interval", "0.1"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let first = lines.next_line().await.expect("reads").expect("a report");
+    assert!(first.contains("\"reason\":\"broken\""), "{first}");
+    // Twice by the first sync, and twice by that which the open stream of pokes causes.
+    let mut denied = 0;
+    let both = || {
+        let asked = world.meddler.take();
+        let part = |asked: &&Asked| asked.method == Method::GET && asked.path.contains("/blobs/");
+        denied += asked.iter().filter(part).count();
+        denied >= 4
+    };
+    eventually("nothing more is news", both).await;
+    world.meddler.rest();
+    eventually("the part is had", || phone.join("large").exists()).await;
     child.kill().await.expect("ends");
 }

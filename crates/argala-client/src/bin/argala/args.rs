@@ -387,6 +387,10 @@ pub(crate) struct Sync {
     /// Change nothing, and tell what would be changed.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Where parts of a file's newest version are not at the relay (`broken`), push the file that is
+    /// here in its place. Whoever has that version whole takes it for an edit.
+    #[arg(long, conflicts_with_all = ["dry_run", "watch"])]
+    pub(crate) replace_broken: bool,
     /// Go on: sync again whenever the graph or the folder changes, until interrupted.
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) watch: bool,

@@ -47,6 +47,8 @@ pub(super) struct Mood {
     pub(super) behind: bool,
     /// The devices lack the key of every record with a seq in this range.
     pub(super) withheld: std::ops::Range<u64>,
+    /// It says that it has no blob.
+    pub(super) denies: bool,
     /// No signature is good of a record with a seq in this range.
     pub(super) forged: std::ops::Range<u64>,
 }
@@ -268,7 +270,9 @@ impl Remote for SimRemote {
 
     async fn get_part(&mut self, part: &Part) -> Result<Vec<u8>, Error> {
         self.step().await?;
-        let bytes = self.relay.borrow().blobs.get(&part.blob).cloned();
+        let relay = self.relay.borrow();
+        let bytes = relay.blobs.get(&part.blob).cloned();
+        let bytes = bytes.filter(|_| !relay.mood.denies);
         let bytes = bytes.ok_or_else(|| problem(Code::BlobNotFound))?;
         if ContentHash::of(&bytes) == part.hash {
             Ok(bytes)

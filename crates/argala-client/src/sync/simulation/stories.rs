@@ -403,55 +403,91 @@ fn an_unseen_version_is_not_overwritten() {
     assert_eq!(world.text(0, "a").as_deref(), Some("from d0"));
 }
 
-/// Blobs that are gone make one file unreadable, and whoever still has it can bring it back.
+/// What a sync left, and why.
+fn left(report: &Report) -> Vec<(&str, Blocked)> {
+    let left = report.left.iter();
+    left.map(|it| (it.path.as_str(), it.reason)).collect()
+}
+
+/// Blobs that are gone make one file unreadable; who wants may put another in its place, and who has
+/// it may edit it.
 #[test]
-fn a_file_whose_blobs_are_gone_is_shown_and_can_be_written_again() {
+fn a_file_whose_blobs_are_gone_is_shown_and_can_be_replaced() {
     let mut world = world();
     world.put(0, "a", LONG);
     world.put(0, "b", "text");
     world.sync(0);
     world.relay.borrow_mut().lose_blobs();
     let report = world.sync(1);
-    assert_eq!(report.refused[0].reason, "broken");
+    assert_eq!(left(&report), [("a", Blocked::Broken)]);
+    assert!(!report.in_step);
     assert_eq!(world.names(1), ["b"]);
     world.put(1, "a", "written again");
     let report = world.sync(1);
+    assert_eq!(left(&report), [("a", Blocked::Broken)]);
+    assert!(report.pushed.is_empty());
+    world.replace_broken = true;
+    let report = world.sync(1);
     assert_eq!(report.pushed, [path("a")]);
-    assert!(report.refused.is_empty());
+    assert!(report.left.is_empty() && report.in_step);
+    world.replace_broken = false;
     world.all_sync();
     assert_eq!(world.text(0, "a").as_deref(), Some("written again"));
+
+    world.put(0, "a", LONG);
+    world.sync(0);
+    world.relay.borrow_mut().lose_blobs();
+    assert_eq!(left(&world.sync(1)), [("a", Blocked::Broken)]);
+    world.put(0, "a", &format!("{LONG}, and edited"));
+    world.all_sync();
+    assert_eq!(world.check(), Ok(()));
+    assert_eq!(world.check_blobs(), Ok(()));
 }
 
-/// An older version is not pushed over one of which somebody else has all; nor is an edit of it.
+/// An older version is not pushed over one of which somebody else has all; nor is an edit of it, nor
+/// what was away while the relay said that it had nothing.
 #[test]
-fn an_older_version_is_not_pushed_over_one_whose_blobs_are_gone() {
+fn an_older_version_is_not_pushed_over_one_that_could_not_be_had() {
     let mut world = world();
     world.put(0, "a", "older");
     world.all_sync();
     world.put(0, "a", LONG);
     world.put(0, "b", "text");
     world.sync(0);
-    world.relay.borrow_mut().lose_blobs();
-    let broken = [("a", Blocked::Broken)];
+    world.relay.borrow_mut().mood.denies = true;
     for here in ["older", "edited"] {
         world.put(1, "a", here);
         let report = world.sync(1);
-        let left = report.left.iter();
-        let left: Vec<_> = left.map(|it| (it.path.as_str(), it.reason)).collect();
-        assert_eq!(left, broken);
+        assert_eq!(left(&report), [("a", Blocked::Broken)]);
         assert!(report.pushed.is_empty() && !report.in_step);
         assert_eq!(world.text(1, "a").as_deref(), Some(here));
         world.sync(0);
         assert_eq!(world.text(0, "a").as_deref(), Some(LONG));
     }
     assert_eq!(world.text(1, "b").as_deref(), Some("text"));
-    // Who has it whole ends it by editing it; who has not, by putting the file away for a run.
     world.take_away(1, "a");
-    assert_eq!(world.sync(1).refused[0].reason, "broken");
-    world.put(1, "a", "written again");
-    assert_eq!(world.sync(1).pushed, [path("a")]);
+    assert_eq!(left(&world.sync(1)), [("a", Blocked::Broken)]);
+    world.relay.borrow_mut().mood.denies = false;
+    world.put(1, "a", "older");
+    assert!(world.sync(1).pushed.is_empty());
     world.all_sync();
-    assert_eq!(world.text(0, "a").as_deref(), Some("written again"));
+    for device in 0..3 {
+        assert_eq!(world.text(device, "a").as_deref(), Some(LONG));
+    }
+}
+
+/// To be asked for a part once and to have it the next time is nothing that anybody hears of.
+#[test]
+fn a_file_that_was_denied_comes_by_itself() {
+    let mut world = world();
+    world.put(0, "a", LONG);
+    world.sync(0);
+    world.relay.borrow_mut().mood.denies = true;
+    assert_eq!(left(&world.sync(1)), [("a", Blocked::Broken)]);
+    world.relay.borrow_mut().mood.denies = false;
+    let report = world.sync(1);
+    assert_eq!(report.written, [path("a")]);
+    assert!(report.in_step && !report.needs_attention());
 }
 
 #[test]

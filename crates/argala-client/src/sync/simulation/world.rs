@@ -32,6 +32,8 @@ pub(super) struct Device {
 pub(super) struct World {
     pub(super) devices: Vec<Device>,
     pub(super) relay: Rc<RefCell<Relay>>,
+    /// Whether the next syncs are to push over versions whose parts are not there.
+    pub(super) replace_broken: bool,
     backup: Relay,
     /// Every content that somebody wrote.
     written: BTreeSet<Vec<u8>>,
@@ -55,6 +57,7 @@ impl World {
         Self {
             devices: devices.into(),
             relay: Rc::default(),
+            replace_broken: false,
             backup: Relay::default(),
             written: BTreeSet::new(),
             dismissed: BTreeSet::new(),
@@ -146,6 +149,7 @@ impl World {
         let options = Options {
             graph: "g:acme".parse().expect("legal"),
             dry_run: false,
+            replace_broken: self.replace_broken,
         };
         device.running = Some(Box::pin(async move {
             sync(&mut tree, &mut remote, &mut store, &mut Silent, &options).await

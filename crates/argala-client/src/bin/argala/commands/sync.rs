@@ -74,6 +74,7 @@ impl<'a> Work<'a> {
         let options = Options {
             graph,
             dry_run: self.args.dry_run,
+            replace_broken: self.args.replace_broken,
         };
         let mut bar = SyncBar::new();
         let mut silent = Silent;

@@ -17,9 +17,21 @@ use crate::{
 /// How long to wait after a sync that failed and may succeed later.
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
 
-/// How many looks at the folder to wait after a sync that wanted a key: that the giver of one has been
-/// listed since is no news of the graph or the folder.
-const LOOKS_WITHOUT_KEY: u32 = 6;
+/// How many looks at the folder to wait after a sync, where what it waits for is no news of the graph
+/// or the folder. `None` where there is no such thing.
+fn looks(report: &Report) -> Option<u32> {
+    let left = |why| report.left.iter().any(|it| it.reason == why);
+    let unread = report.held_back > 0 || !report.refused.is_empty();
+    if left(Blocked::NoKey) || unread || report.held > 0 {
+        // The giver of a key may be listed.
+        Some(6)
+    } else if left(Blocked::Broken) {
+        // The relay may have the part again; those that it has are fetched each time.
+        Some(60)
+    } else {
+        None
+    }
+}
 
 /// Syncs, and again whenever the graph or the folder has news, until interrupted. To be
 /// interrupted is how it ends, and no failure.
@@ -43,15 +55,13 @@ async fn go_on(work: &mut Work<'_>, args: &args::Sync, watch: &mut Watch) -> Res
                 if told.is_none() || report.changed_anything() || is_new {
                     work.tell(&report)?;
                 }
-                let keyless = report.left.iter().any(|it| it.reason == Blocked::NoKey);
-                let unread = report.held_back > 0 || !report.refused.is_empty();
-                let waits = keyless || unread || report.held > 0;
                 // What could not be pushed just now is no news; what comes to it is.
                 let stale = report.unpushed;
+                let looks = looks(&report);
                 told = Some(report);
                 Until {
                     folder_has: Some(stale),
-                    anew: waits.then(|| Instant::now() + args.interval * LOOKS_WITHOUT_KEY),
+                    anew: looks.map(|looks| Instant::now() + args.interval * looks),
                 }
             }
             Err(failure) if failure.exit() == Exit::Offline => {

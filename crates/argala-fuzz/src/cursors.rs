@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     Verdict,
+    plain::base64,
     relay::{Asked, GRAPH, LAPTOP},
 };
 
@@ -104,7 +105,7 @@ impl World {
     }
 
     /// Asks, and holds the answer to what is expected of it.
-    fn ask(&self, relay: usize, list: usize, cursor: &[u8], is_forged: bool) -> Verdict {
+    fn ask(&self, relay: usize, list: usize, cursor: &[u8]) -> Verdict {
         let path = path_of(list);
         let mark = if path.contains('?') { '&' } else { '?' };
         let encoded = percent_encode(cursor, NON_ALPHANUMERIC);
@@ -129,7 +130,7 @@ impl World {
             Expected::From(at) => assert_eq!(page.as_deref(), Some(&all[at..]), "{path}"),
             Expected::Some => assert!(page.as_deref().is_some_and(is_rest), "{path}: {page:?}"),
             // Whoever writes one that holds together may be told anything that is theirs to read.
-            Expected::Refused(Malformed) if is_forged => {
+            Expected::Refused(Malformed) if holds_together(cursor) => {
                 assert!(page.as_deref().is_none_or(is_rest), "{path}: {page:?}");
             }
             Expected::Refused(reason) => assert_eq!(refused, Some(reason), "{path}"),
@@ -240,6 +241,14 @@ fn forged(content: &[u8]) -> String {
     Sealed([content, &check[..6]].concat()).to_base64url()
 }
 
+/// Whether a text that no relay gave out is what one might have: a fuzzer that watches comparisons
+/// writes such ones by itself.
+fn holds_together(cursor: &str) -> bool {
+    let bytes = base64(cursor, *b"-_").map_or_else(Vec::new, |(bytes, _)| bytes);
+    let content = bytes.len().checked_sub(6).map(|at| bytes.split_at(at));
+    content.is_some_and(|(content, check)| Sha256::digest(content)[..6] == *check)
+}
+
 /// Which list, of which relay, and whether a forger wrote what follows; then a cursor, or what a
 /// forged one holds.
 pub fn cursors(bytes: &[u8]) -> Verdict {
@@ -253,8 +262,8 @@ pub fn cursors(bytes: &[u8]) -> Verdict {
     let list = usize::from(which & 0x3f) % LISTS;
     let relay = usize::from(which >> 7);
     on_world(|world| match which & 0x40 {
-        0 => world.ask(relay, list, cursor, false),
-        _ => world.ask(relay, list, forged(cursor).as_bytes(), true),
+        0 => world.ask(relay, list, cursor),
+        _ => world.ask(relay, list, forged(cursor).as_bytes()),
     })
 }
 
@@ -272,7 +281,7 @@ mod tests {
             for relay in [0, 1] {
                 for list in 0..LISTS {
                     for cursor in &all {
-                        let verdict = world.ask(relay, list, cursor.as_bytes(), false);
+                        let verdict = world.ask(relay, list, cursor.as_bytes());
                         taken += usize::from(verdict == Verdict::Taken);
                     }
                 }

@@ -1,12 +1,13 @@
 //! `argala sync`, as a process of its own.
 
-use std::{fs, process::Stdio, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use argala_wire::{Code, limits::Quotas};
 use http::Method;
 use serde_json::json;
 use tokio::{
-    io::{AsyncBufReadExt, BufReader},
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{Child, ChildStdout},
     sync::mpsc,
 };
 
@@ -185,19 +186,24 @@ async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     waited.unwrap_or_else(|_| panic!("never: {what}"));
 }
 
+/// A watching sync, and its reports, a line each.
+fn watching(shell: &Shell, folder: &Path) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut child = shell
+        .command(&["--output", "json", "sync", "g:acme", file(folder)])
+        .args(["--watch", "--interval", "0.1"])
+        .spawn()
+        .expect("starts");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    (child, lines)
+}
+
 #[tokio::test]
 async fn watching_follows_the_graph_and_the_folder() {
     let world = World::new().await;
     let (sam, alex) = two(&world).await;
     let (desk, phone) = (world.path("desk"), world.path("phone"));
     fs::create_dir(&desk).expect("made");
-    let mut child = alex
-        .command(&["--output", "json", "sync", "g:acme", file(&phone)])
-        .args(["--watch", "--interval", "0.2"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("starts");
-    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let (mut child, mut lines) = watching(&alex, &phone);
     let first = lines.next_line().await.expect("reads").expect("a report");
     assert!(first.contains("\"inStep\":true"), "{first}");
 
@@ -244,13 +250,7 @@ async fn watching_goes_on_once_the_giver_of_a_key_was_listed() {
     fs::write(late.join("a"), "from a newcomer").expect("written");
     seven.run(&["sync", "g:acme", file(&late)]).await.is(0);
 
-    let mut child = alex
-        .command(&["--output", "json", "sync", "g:acme", file(&phone)])
-        .args(["--watch", "--interval", "0.1"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("starts");
-    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let (mut child, mut lines) = watching(&alex, &phone);
     let first = lines.next_line().await.expect("reads").expect("a report");
     assert!(first.contains("\"reason\":\"unreadable\""), "{first}");
     assert!(!phone.join("a").exists());
@@ -277,13 +277,7 @@ async fn watching_goes_on_once_the_relay_has_the_part() {
             false => Meddle::Pass,
         }
     });
-    let mut child = alex
-        .command(&["--output", "json", "sync", "g:acme", file(&phone)])
-        .args(["--watch", "--interval", "0.1"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("starts");
-    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let (mut child, mut lines) = watching(&alex, &phone);
     let first = lines.next_line().await.expect("reads").expect("a report");
     assert!(first.contains("\"reason\":\"broken\""), "{first}");
     // Twice by the first sync, and twice by that which the open stream of pokes causes.

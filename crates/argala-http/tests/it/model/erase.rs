@@ -83,10 +83,8 @@ impl Model {
     /// Whether a member has put or fetched a blob of a graph.
     fn has_blobs(&self, key: &str, member: &str) -> bool {
         let of_member = |device: &Device| device.member == member;
-        let blobs = self.blobs.iter().filter(|blob| blob.key == key);
-        let mut theirs =
-            blobs.filter(|blob| of_member(&blob.by) || blob.fetched.iter().any(of_member));
-        theirs.next().is_some()
+        let mut blobs = self.blobs.iter().filter(|blob| blob.key == key);
+        blobs.any(|blob| of_member(&blob.by) || blob.fetched.iter().any(of_member))
     }
 
     /// Whether a member has done so with a graph of others of which no device of theirs ever had a

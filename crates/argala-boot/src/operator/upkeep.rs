@@ -396,6 +396,7 @@ impl Operator {
         let random: &dyn Random = &SystemRandom;
         let eraser = self.eraser();
         let mut failed = 0;
+        // One time for all steps: what could not be removed is put off to it, and does not come again.
         let now = self.ports.clock.now();
         loop {
             let upkeep = &self.ports.upkeep;

@@ -64,6 +64,17 @@ async fn erasures(rig: &Rig) -> Vec<Erasure> {
     rig.store.erasures(9).await.expect("answered")
 }
 
+/// Sam leaves the group, and the epoch that follows is for alex alone.
+async fn leave_to_alex(rig: &Rig) {
+    rig.directory.leave("acme", "sam");
+    let access = rig.open(&rig.alex, GROUP).await.expect("a member");
+    let request = argala_wire::keys::RotateRequest {
+        epoch: 2,
+        wraps: vec![rig.alex.rotate_wrap("another key")],
+    };
+    rig.relay.rotate(&access, request).await.expect("rotated");
+}
+
 async fn graphs_with(rig: &Rig, name: &str) -> Vec<StorageKey> {
     let with = rig.store.graphs_with(&member(name), None, 9).await;
     with.expect("answered")
@@ -238,13 +249,7 @@ pub async fn a_member_is_erased_from_what_others_share(fresh: Fresh<RelayPorts>)
     // What the current epoch still names stays until the others have rotated.
     let (devices, named) = rig.store.erase_member(&sam).await.expect("answered");
     assert_eq!((devices, named), (0, vec![acme()]));
-    rig.directory.leave("acme", "sam");
-    let access = rig.open(&rig.alex, GROUP).await.expect("a member");
-    let request = argala_wire::keys::RotateRequest {
-        epoch: 2,
-        wraps: vec![rig.alex.rotate_wrap("another key")],
-    };
-    rig.relay.rotate(&access, request).await.expect("rotated");
+    leave_to_alex(&rig).await;
     let now = rig.clock.now();
     let last = rig.store.erase_from(&acme(), &sam, 999, now, 9).await;
     assert_eq!(last.expect("answered").wraps, 2);
@@ -273,13 +278,7 @@ pub async fn a_member_is_erased_from_what_others_share(fresh: Fresh<RelayPorts>)
 pub async fn a_part_that_is_cut_off_is_found_again(fresh: Fresh<RelayPorts>) {
     let rig = Rig::new(fresh.replica(0));
     filled(&rig).await;
-    rig.directory.leave("acme", "sam");
-    let access = rig.open(&rig.alex, GROUP).await.expect("a member");
-    let request = argala_wire::keys::RotateRequest {
-        epoch: 2,
-        wraps: vec![rig.alex.rotate_wrap("another key")],
-    };
-    rig.relay.rotate(&access, request).await.expect("rotated");
+    leave_to_alex(&rig).await;
     rig.settle().await;
     // Marked, and nobody is there to remove the object.
     let (key, sam, now) = (acme(), member("sam"), rig.clock.now());
